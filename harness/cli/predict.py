@@ -13,7 +13,8 @@ from rich.console import Console
 
 from harness.core.config.key_value_options import Key, bytes_in, read_keys, whole
 from harness.core.model import formatting
-from harness.core.model.errors import UsageError, notify, usage_error_about
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.file_io import read_text
 from harness.core.model.sweep_axes import SETTINGS
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import read_run_directory
@@ -71,19 +72,26 @@ def _mix(values: Mapping[str, Any], laws: Sequence[FittedLaw], run: object) -> p
     """
     mix = values["mix"]
     if mix.endswith(".csv"):
-        with usage_error_about(Path(mix)), open(mix, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        try:
+            rows = list(csv.DictReader(read_text(Path(mix)).splitlines()))
+        except (OSError, ValueError, csv.Error) as error:
+            raise UsageError(f"mix={mix} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     else:
         pairs = [part.partition(":") for part in mix.split(",")]
-        rows = [{"seq_len" if size.isdigit() else "mode": size, "weight": weight} for size, _, weight in pairs]
-    parts = []
+        rows = [{"seq_len" if size[:1].isdigit() else "mode": size, "weight": weight} for size, _, weight in pairs]
+    parts: list[tuple[float, SizeRequest]] = []
     for row in rows:
-        given = read_keys([f"{name}={text}" for name, text in row.items()], (_WEIGHT, *_KEYS))
-        stated = {name: value for name, value in given.items() if value is not None}
-        sizes = predict.sizes_requested({**values, **stated}, laws, run)
+        of_part = read_keys([f"{name}={text}" for name, text in row.items()], (_WEIGHT, *_KEYS))
+        stated = {name: value for name, value in of_part.items() if value is not None}
+        if twice := [name for name in stated if values.get(name)]:
+            raise UsageError(f"mix={mix} has {twice[0]} too: give it once")
+        read_sizes = predict.sizes_requested if parts else _sizes  # which says once which mode is taken
+        sizes = read_sizes({**values, **stated}, laws, run)
         if len(sizes) > 1 or "weight" not in stated:
             raise UsageError(f"mix={mix}: each part takes one seq_len and a weight, as mix=64:0.94,4096:0.06")
         parts.append((stated["weight"], sizes[0]))
+    if not parts:
+        raise UsageError(f"mix={mix} has no part: write a line for each size below the names of the columns")
     return parts
 
 

@@ -64,7 +64,7 @@ def test_the_parts_of_a_mix_may_be_modes(tmp_path: Path, capsys: pytest.CaptureF
     [
         ("64", "weight=: it takes a number above 0, the share of calls of this size"),
         ("64:0", "weight=0: it takes a number above 0, the share of calls of this size"),
-        ("missing.csv", "missing.csv: No such file or directory"),
+        ("missing.csv", "mix=missing.csv cannot be read: No such file or directory"),
         ("forward:1", "seq_len is missing"),
     ],
 )

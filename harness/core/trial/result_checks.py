@@ -21,10 +21,6 @@ class WrongResult(Exception):
     """Raised if the layer ran and its result is incorrect."""
 
 
-class Inexact(WrongResult):
-    """Raised if the result is off by more than is tolerated."""
-
-
 # Kernels of GPUs compute exp and tanh in fewer bits than float32 has. In units of its last place, cuDNN's RNN is off by
 # 43 on an H200 (d = 256). TF32 and half precision are off by thousands.
 _FAST_FUNCTIONS = 64
@@ -181,7 +177,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
         if limit < unit / 64 < error < 64 * unit:
             hint = ", as in float32: it computes in float32 though float64 was asked for"
         text = f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated"
-        raise Inexact(text + hint if error < _ROUNDING else text)
+        raise WrongResult(text + hint if error < _ROUNDING else text)
     return error
 
 

@@ -17,6 +17,9 @@ from .formats import files_of, format_of
 from .problem_directory import directory_of
 from .sizes import value_of
 
+# The short names of dtypes.
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
 
 def declared_findings(config: Mapping[str, Any], lines: list[CaseResult]) -> Any:
     """The formulas that the problem files of a run declare, as `MoreFindings`; None if they declare nothing.
@@ -51,12 +54,8 @@ def _sentences(layer: str, cases: list[CaseResult]) -> Iterator[str]:
     if formula := declared.flops_formula:
         yield _verdict(f"flops_formula of {layer}", formula, "flops", names, forward)
     if formula := declared.bytes_formula:
-        # Bytes are those of one precision: `bfloat16`, or `bf16`.
-        in_dtype = [
-            case
-            for case in forward
-            if declared.precision in (case.dtype, case.dtype.replace("float", "fp").replace("bfp", "bf"))
-        ]
+        dtype = _DTYPES.get(declared.precision.lower(), declared.precision)
+        in_dtype = [case for case in forward if case.dtype == dtype]
         yield _verdict(
             f"bytes_formula (precision {declared.precision or 'unstated'}) of {layer}",
             formula,

@@ -60,12 +60,14 @@ _Size = Annotated[int, pydantic.Field(gt=0, lt=2**31)]
 
 
 def computed(formula: str, sizes: Mapping[str, int]) -> Any:
-    """Whether a comparison of sums and products of sizes holds, and the value of a sum or product alone.
+    """Whether a comparison of sums and products of sizes holds. It does not if it divides by 0.
 
     Raises UsageError for any other formula.
     """
     try:
         return _computed(ast.parse(formula, mode="eval").body, sizes)
+    except ZeroDivisionError:
+        return False
     except Exception as error:  # of any kind: a constraint may be any text
         raise UsageError(f"'{formula}' is no sum, product or comparison of axes") from error
 
@@ -103,7 +105,7 @@ class Definition(OpenModel):
     name: str
     axes: dict[str, Axis]
     inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
+    outputs: Annotated[dict[str, Tensor], pydantic.Field(min_length=1)]
     reference: str
     # The source of a function that makes the inputs.
     init: str | None = None
@@ -125,6 +127,13 @@ class Definition(OpenModel):
     def one_more(self) -> dict[str, str]:
         """The axes that are one longer than another, by a constraint `len_indptr == batch_size + 1`."""
         return dict(_ONE_MORE.findall("\n".join(self.comparisons)))
+
+    def with_derived(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """All axes: these, the constant ones, and those that are one longer than another."""
+        every = {**self.constants, **sizes}
+        for longer, axis in self.one_more.items():
+            every[longer] = every[axis] + 1
+        return every
 
     @property
     def totals(self) -> dict[str, str]:
@@ -194,6 +203,11 @@ def read_definition(path: Path) -> Definition:
     Raises UsageError if it is none, or has a constraint on sizes that is not read.
     """
     definition: Definition = _checked(Definition, path)
+    known = {*definition.constants, *definition.variable}
+    for tensor in (*definition.inputs.values(), *definition.outputs.values()):
+        for axis in tensor.shape or ():
+            if axis not in known:
+                raise UsageError(f"{path}: the axis '{axis}' of a shape is not among its axes, or has no value")
     for text in definition.constraints:
         if text in definition.comparisons:
             computed(text, dict.fromkeys(definition.axes, 1))

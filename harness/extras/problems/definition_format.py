@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import AXES
+
 from .definition_file import is_definition, named_inputs, read_definition, read_solution, workloads_of
 from .formats import FileAxes, Format
 
@@ -10,6 +13,8 @@ AXIS_OF = {
     **dict.fromkeys(("seq_len", "total_q", "num_tokens", "total_seq_len"), "seq_len"),
     "batch_size": "batch_size",
 }
+# The axes of the sweep that may be those of a definition.
+_SIZES = ("seq_len", "d_model", "num_heads", "batch_size")
 # The size of an axis of which no workload is known.
 _USUAL = 16
 
@@ -33,8 +38,11 @@ class Definitions(Format):
             if name in definition.one_more:
                 continue
             meant = AXIS_OF.get(name, name)
-            axis_of[name] = name if meant in axis_of.values() else meant
-            sizes[axis_of[name]] = seen.get(name, _USUAL)
+            axis = name if meant in axis_of.values() else meant
+            if axis in AXES and (axis in axis_of.values() or axis not in _SIZES):
+                raise UsageError(f"{file}: its axis '{name}' is another one in a sweep: give it another name there")
+            axis_of[name] = axis
+            sizes[axis] = seen.get(name, _USUAL)
         return FileAxes(axis_of, sizes)
 
     def is_solution(self, layer: str) -> bool:
@@ -47,6 +55,10 @@ class Definitions(Format):
     def usual(self, file: Path) -> list[str]:
         """A definition has one dtype, and no backward pass."""
         return [f"dtype={read_definition(file).dtype}", "mode=forward"]
+
+    def why_not(self, path: Path) -> str:
+        """The parts that every definition has."""
+        return "a definition has axes, inputs and a reference" if path.suffix == ".json" else ""
 
     def told(self, file: Path) -> str:
         """Which workload has the sizes, and what is assumed because no workload says it."""

@@ -4,6 +4,7 @@ A package of one's own adds a format by an entry point of the group `attn_harnes
 subclass of Format.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -73,13 +74,18 @@ class Format:
 @cache
 def formats() -> list[Format]:
     """All formats, first those of other packages."""
-    classes = [entry.load() for entry in entry_points(group="attn_harness.problem_formats")]
+    classes = []
+    for entry in entry_points(group="attn_harness.problem_formats"):
+        try:
+            classes.append(entry.load())
+        except Exception as error:  # of any kind: it is the code of another package
+            raise UsageError(f"the format of problem files {entry.value} cannot be loaded: {error}") from error
     return [each() for each in [*classes, *map(referenced, _PLACES)]]
 
 
 def problem_at(path: Path) -> tuple[Format, Path] | None:
     """The format that reads the path, and the file of the problem; None if it is no problem."""
-    if not path.exists():
+    if not os.path.exists(path):  # a name may be too long for a path
         return None
     for each in formats():
         if file := each.file_at(path):
@@ -100,6 +106,6 @@ def files_of(name: str) -> tuple[str, str]:
     parts = name.split("+")
     for number in range(1, len(parts)):
         file = "+".join(parts[:number])
-        if Path(file).is_file():
+        if os.path.isfile(file):
             return file, "+".join(parts[number:])
     return name, ""

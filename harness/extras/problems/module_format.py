@@ -32,9 +32,8 @@ class Modules(Format):
         tree = read_tree(file)
         models, stated = models_in(tree), integers(tree)
         if len(models) != 1:
-            raise UsageError(
-                f"{file} has no class Model, and {' or '.join(models) or 'none'} may be it: rename the one to measure"
-            )
+            candidates = f": {' or '.join(models)}" if models else ""
+            raise UsageError(f"{file} has no class Model: give that name to the one to measure{candidates}")
         named = {axis: name for name, axis in reversed(AXIS_OF.items()) if name in stated}
         axis_of = {name: name for name in stated} | {name: axis for axis, name in named.items()}
         return FileAxes(axis_of, {axis_of[name]: size for name, size in stated.items()})
@@ -58,7 +57,9 @@ class Modules(Format):
         axes = self.axes(file)
         points = []
         for shape in directory_of(file).SHAPES:
-            sizes = axes.sizes | {axes.axis_of.get(name, f"{name}_of_shapes_py"): size for name, size in shape.items()}
+            if unknown := shape.keys() - axes.axis_of.keys():
+                raise UsageError(f"{file.with_name('shapes.py')}: {file.name} has no integer {', '.join(unknown)}")
+            sizes = axes.sizes | {axes.axis_of[name]: size for name, size in shape.items()}
             # Without a width of its own, any multiple of the heads will do.
             sizes.setdefault("d_model", sizes.get("num_heads", 1))
             along = (f"{axis if axis in AXES else 'layer.' + axis}:{size}" for axis, size in sizes.items())

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.core.config.key_value_options import present_option
 from harness.core.model.errors import UsageError, did_you_mean, notify
 from harness.core.model.layer_options import OPTION
+from harness.core.model.sweep_axes import present_axis
 
 from .formats import FileAxes, files_of, format_of, problem_at
 
@@ -52,8 +53,8 @@ def _usual_sizes(axes: FileAxes, options: Sequence[str]) -> list[str]:
         sizes["d_model"] = lcm(*map(int, re.findall(r"\d+", heads)))
     if {"preset", "shape"} & stated.keys():
         return []
-    points = stated.get("points", "")
-    return [f"{axis}={sizes[axis]}" for axis in _IF_ABSENT if axis not in points]
+    of_points = {present_axis(name) for name in re.findall(r"[{,] *([\w.]+) *:", stated.get("points", ""))}
+    return [f"{axis}={sizes[axis]}" for axis in _IF_ABSENT if axis not in of_points]
 
 
 def _named_layers(options: Sequence[str]) -> list[str]:
@@ -62,11 +63,12 @@ def _named_layers(options: Sequence[str]) -> list[str]:
     for text in options:
         key, _, value = text.partition("=")
         if key in stated and key in ("impl", "problem"):
-            raise UsageError(f"{key} is given twice: give one list, {key}=A,B")
+            raise UsageError(f"{key} is given twice")
         stated[key] = value.strip("[] ")
-    layers = [layer.strip(" '\"") for layer in stated.get("impl", "").split(",")]
-    if "problem" in stated:
-        return _with_solutions(stated["problem"].strip("'\""), [layer for layer in layers if layer])
+    texts = (text.strip(" '\"") for text in stated.get("impl", "").split(","))
+    layers = [text for text in texts if text]
+    if stated.get("problem"):
+        return _with_solutions(stated["problem"].strip("'\""), layers)
     return [_named(layer) for layer in layers]
 
 
@@ -96,7 +98,7 @@ def _axes_of_all(files: Sequence[str]) -> FileAxes:
     axes = [format_of(file).axes(Path(file)) for file in files]
     for file, each in zip(files, axes, strict=True):
         if each != axes[0]:
-            raise UsageError(f"{files[0]} and {file} have other integers: measure each by itself")
+            raise UsageError(f"{files[0]} and {file} have different sizes: measure each by itself")
     return axes[0]
 
 

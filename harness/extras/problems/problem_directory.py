@@ -32,11 +32,13 @@ def directory_of(file: Path) -> Directory:
     """What is beside `reference.py`, by default nothing. Raises UsageError for a file that cannot be read."""
     settings, shapes = beside(file, "problem.yaml"), beside(file, "shapes.py")
     try:
-        content = yaml.safe_load(read_text(settings, 65_536)) if settings else {}
+        content = (yaml.safe_load(read_text(settings, 65_536)) if settings else None) or {}
         if shapes:
             content["SHAPES"] = ast.literal_eval(dict(assigned(read_tree(shapes)))["SHAPES"])
         return checked(Directory, content)
-    except (OSError, LookupError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+    except KeyError as error:
+        raise UsageError(f"{shapes} has no list SHAPES") from error
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UsageError(
             f"{file.parent}: correct problem.yaml or shapes.py, or move it: {' '.join(str(error).split())}"
         ) from error

@@ -44,7 +44,7 @@ def read_tree(path: Path) -> ast.Module:
         return ast.parse(read_bytes(path), str(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise UsageError(f"{path} is not Python: {error}") from error
 
 
@@ -143,12 +143,12 @@ def value_of(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             return sizes.get(name)
         case ast.BinOp(op=sign) if type(sign) in _OPERATORS:
-            left, right = value_of(node.left, sizes), value_of(node.right, sizes)
-            if left is None or right is None or (isinstance(sign, ast.Pow) and right not in range(65)):
-                return None
             try:
+                left, right = value_of(node.left, sizes), value_of(node.right, sizes)
+                if left is None or right is None or (isinstance(sign, ast.Pow) and right not in range(65)):
+                    return None
                 result = _OPERATORS[type(sign)](left, right)
-            except ZeroDivisionError:
+            except (ZeroDivisionError, RecursionError):
                 return None
             return result if max(abs(result.numerator), result.denominator) < _MOST else None
     return None

@@ -77,12 +77,10 @@ def export_flashinfer(stored: StoredRun) -> Exported:
         axes = Definitions().axes(Path(file))
         sizes = {**axes.sizes, **options_of(line.options), **line.as_dict()}
         values = {name: sizes[axis] for name, axis in axes.axis_of.items()}
-        for longer, axis in definition.one_more.items():
-            values[longer] = (definition.constants | values)[axis] + 1
         case |= {
             "definition": definition,
-            "axes": values,
-            "arguments": arguments_at(Path(file), values),
+            "axes": {name: definition.with_derived(values)[name] for name in definition.variable},
+            "arguments": arguments_at(Path(file), definition.with_derived(values)),
             "solution": read_solution(Path(solution)),
             "reference_s": times.get(str(line.case).replace(f"+{solution}", "")),
         }

@@ -426,7 +426,9 @@ def _mean(candidates: Sequence[Candidate], weights: Sequence[float]) -> Candidat
     warnings = dict.fromkeys(warning for time in times for warning in time.warnings)
     needed = [one.memory for one in candidates if one.memory is not None]
     most = max(needed, key=lambda memory: memory.hi) if len(needed) == len(candidates) else None
-    mean = Prediction(value, lo, hi, all(time.measured for time in times), tuple(warnings))
+    bases = {time.basis for time in times}
+    basis = times[0].basis if len(bases) == 1 else ""
+    mean = Prediction(value, lo, hi, all(time.measured for time in times), tuple(warnings), basis)
     return Candidate(candidates[0].impl, mean, most)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from harness.core.config import compose
+from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.extras.problems import formats
 from harness.extras.problems.trials.layer import layer_of
@@ -71,6 +72,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     yield tmp_path / "mine.square"
     formats.formats.cache_clear()
     layer_of.cache_clear()
+
+
+def test_a_format_that_cannot_be_loaded_is_named(installed: Path) -> None:
+    (installed.parent / "squares.py").unlink()
+    with pytest.raises(UsageError, match="the format of problem files squares:Squares cannot be loaded: No module"):
+        compose([f"impl={installed}"], for_sweep=True)
 
 
 def test_a_package_adds_a_format_by_an_entry_point(installed: Path) -> None:

@@ -170,6 +170,38 @@ def test_a_file_is_swept_at_its_own_sizes_unless_others_are_given(capsys: pytest
     assert capsys.readouterr().err == f"harness: {FILES / 'block.py'}: {told}\n"
 
 
+def test_points_have_sizes_of_their_own_under_any_name_of_an_axis() -> None:
+    points = config(f"impl={FILES / 'block.py'}", "points=[{n:32,layer.hidden:8},{n:64,layer.hidden:16}]").points
+    assert [point["seq_len"] for point in points] == [32, 64]
+
+
+def test_no_problem_is_measured_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "reference.py").write_text((FILES / "block.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    assert not any(impl.startswith("problem-file:") for impl in config("seq_len=8").axes["impl"])
+    assert config("impl=rnn.torch").axes["impl"] == ("rnn.torch",)
+
+
+def test_a_name_that_is_too_long_for_a_path_is_a_layer_like_any_other() -> None:
+    with pytest.raises(UsageError, match="unknown impl"):
+        config(f"impl={'x' * 300}")
+
+
+def test_an_integer_may_have_the_name_of_anything(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "both.py").read_text().replace("B, T, dim = 2, 16, 8", "B, T, tokens = 2, 16, 8")
+    (tmp_path / "named.py").write_text(text.replace("dim)", "tokens)"))
+    impl = f"problem-file:{tmp_path / 'named.py'}"
+    facts = answer(runner, "facts", impl, num_heads=1, d_model=1, options="tokens=32").values
+    assert facts["inputs_bytes"] == 4 * B * N * 32
+
+
+def test_outputs_that_are_no_numbers_agree_with_nothing(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "block_renamed.py").read_text().replace("return ", "return float('nan') * ")
+    (tmp_path / "nan.py").write_text(text)
+    outcome = answer(runner, "verify", f"{name('block')}+{tmp_path / 'nan.py'}")
+    assert outcome.status in ("unsupported", "incorrect")
+
+
 def test_a_problem_is_measured_beside_its_solutions() -> None:
     solutions = f"problem={FILES / 'block.py'}", f"impl={FILES / 'block_fused.py'},attention.fused"
     assert config(*solutions).axes["impl"] == (name("block"), name("block", "block_fused"), "attention.fused")
@@ -208,7 +240,7 @@ def test_points_are_not_cut_down_to_the_sizes_of_the_file() -> None:
         ),
         (["problem=block.py", "impl=test.py"], "test.py cannot be read: No such file or directory"),
         (["problem=block.py", "layer.widht=4"], "the problem has no integer 'widht'"),
-        (["impl=block.py,recurrent.py"], "have other integers: measure each by itself"),
+        (["impl=block.py,recurrent.py"], "have different sizes: measure each by itself"),
     ],
 )
 def test_a_mistake_is_named(overrides: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

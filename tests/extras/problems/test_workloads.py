@@ -14,6 +14,7 @@ from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.trial.workload import Unsupported
 from harness.extras.problems.definition_file import computed, read_definition, workload_file
+from harness.extras.problems.definition_format import Definitions
 from harness.extras.problems.trials.definition_problem import DefinitionProblem
 from harness.extras.problems.trials.layer import layer_of
 
@@ -62,7 +63,6 @@ def test_sums_products_and_comparisons_of_sizes_are_computed(formula: str, value
         "len('a')",
         "'a' * 9",
         "1.5 * a",
-        "a // (a - 6)",
         "a +",
         "",
         "(" * 150,
@@ -71,6 +71,26 @@ def test_sums_products_and_comparisons_of_sizes_are_computed(formula: str, value
 def test_no_other_formula_is_computed(formula: str) -> None:
     with pytest.raises(UsageError, match="is no sum, product or comparison of axes"):
         computed(formula, {"a": 6, "b": 4})
+
+
+def test_a_constraint_that_divides_by_zero_does_not_hold() -> None:
+    assert computed("a // (b - 4) == 1", {"a": 6, "b": 4}) is False
+    assert computed("(a - 1) // (b - 1) == 1", {"a": 6, "b": 4}) is True
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda it: it["inputs"]["A"].update(shape=["Q"]), "the axis 'Q' of a shape is not among its axes"),
+        (lambda it: it["axes"]["N"].pop("value"), "the axis 'N' of a shape is not among its axes, or has no value"),
+        (lambda it: it.update(outputs={}), "outputs"),
+        (lambda it: it["axes"].update(threads={"type": "var"}), "its axis 'threads' is another one in a sweep"),
+    ],
+)
+def test_a_definition_that_says_too_little_is_refused(change: Any, said: str, tmp_path: Path) -> None:
+    file = changed("product", tmp_path / "a.json", change)
+    with pytest.raises(UsageError, match=said):
+        Definitions().axes(Path(file))
 
 
 def test_a_case_that_breaks_a_constraint_is_refused(tmp_path: Path, runner: Executor) -> None:

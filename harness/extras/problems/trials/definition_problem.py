@@ -63,8 +63,7 @@ class DefinitionProblem(Problem):
 
     def all_sizes(self, sizes: Sizes) -> dict[str, int]:
         """All axes: the variable ones, the constant ones, and those that are one longer than another."""
-        every = {**self.definition.constants, **sizes}
-        return every | {longer: every[axis] + 1 for longer, axis in self.definition.one_more.items()}
+        return self.definition.with_derived(sizes)
 
     def inputs_at(self, sizes: Sizes) -> list[Any]:
         """Draw the inputs; those that are left out are None.
