@@ -203,6 +203,19 @@ def gradient_pairs(
     return pairs
 
 
+def move_neutral_weights(layer: nn.Module, reference: nn.Module) -> None:
+    """Change the weights of both that are all alike, as 0 or 1, so that a layer which forgets one is found."""
+    twins = dict(reference.named_parameters())
+    with torch.no_grad():
+        for name, weight in layer.named_parameters():
+            twin = twins.get(name)
+            if twin is None or not twin.numel() or not (twin == twin.flatten()[0]).all():
+                continue
+            moved = twin.flatten() + torch.linspace(0.05, 0.15, twin.numel(), device=twin.device)
+            weight.copy_(moved.view_as(twin))
+            twin.copy_(weight)
+
+
 def without_padding(y: Tensor, real: Tensor | None) -> Tensor:
     """The output with zeros where `real` is False, which is at padding; the output itself if all is real."""
     # No product, because outputs at padding may be NaN.

@@ -212,11 +212,10 @@ _HINT = " (a layer that rounds more declares `allowed_error`)"
 
 
 def verify(case: Case, seed: int) -> Answer:
-    """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
+    """Errors of the case as returned by `_verify`, or of a similar one if the layer refuses the case.
 
-    The value of `verified` is the case that was verified, and `compiled` is whether anything was compiled. For a
-    case in half precision, the same case in float32 is verified first, because rounding to half precision could
-    hide an incorrect token. A layer that computes only in half precision has no such twin.
+    `verified` is the case that was verified, and `compiled` whether anything was compiled. Before a case in half
+    precision, its twin in float32 is verified, because rounding could hide an incorrect token.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
     try:
@@ -280,14 +279,15 @@ def _verify_twin(twin: Case, seed: int) -> None:
 def _verify(case: Case, seed: int, least_limit: float = 0.0) -> Answer:
     """Errors of the outputs and of every gradient, relative to the reference's norm.
 
-    Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification if it
-    has one. Otherwise it is the layer itself in float64. That reference shows instability and garbage, but not a wrong
-    formula. In `decode`, the outputs of single steps are compared with the reference's output for all tokens at once.
-    Outputs at padding are ignored. Raises WrongResult with the first error beyond the tolerance.
+    Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification, or else
+    itself in float64, which shows instability and garbage, but no wrong formula. In `decode`, the outputs of steps are
+    compared with the reference's output for all tokens at once. Outputs at padding are ignored. Raises WrongResult.
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer, seed)
     has_reference = against != layer_lookup.ITSELF
+    if has_reference:
+        result_checks.move_neutral_weights(work.layer, reference)
     state = workload.copied_state(work.layer)
     case = layer_protocol.as_masked(case, work.layer)
     limits = result_checks.limits(case, work.layer, has_reference)
@@ -366,6 +366,8 @@ def _verify(case: Case, seed: int, least_limit: float = 0.0) -> Answer:
     reuse_between_calls.check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer, seed)  # a new reference, which cannot have kept a result either
+    if has_reference:
+        result_checks.move_neutral_weights(work.layer, another)
     reuse_between_calls.check_second_input(work, partial(expected_of, another), real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
@@ -403,8 +405,7 @@ def project_reference(case: Case, seed: int) -> Answer:
     seed_draws(seed)
     with torch.no_grad(), in_float64(case):
         y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
-    real = workload.counted_tokens(work.layer, case)
-    y = result_checks.without_padding(y, real).flatten().cpu()
+    y = result_checks.without_padding(y, workload.counted_tokens(work.layer, case)).flatten().cpu()
     waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
     return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
 

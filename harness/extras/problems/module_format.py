@@ -35,6 +35,9 @@ class Modules(Format):
             candidates = f": {' or '.join(models)}" if models else ""
             raise UsageError(f"{file} has no class Model: give that name to the one to measure{candidates}")
         named = {axis: name for name, axis in reversed(AXIS_OF.items()) if name in stated}
+        width, heads = named.get("d_model", ""), named.get("num_heads", "")
+        if heads and width and stated[width] % stated[heads]:  # no heads of that width, or another meaning
+            del named["num_heads" if heads not in AXES else "d_model"]
         axis_of = {name: name for name in stated} | {name: axis for axis, name in named.items()}
         return FileAxes(axis_of, {axis_of[name]: size for name, size in stated.items()})
 

@@ -1,7 +1,10 @@
 """Correct before fast: right layers pass, planted wrong ones do not."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from harness.core.model.sweep_axes import DTYPES, MODES, Case
 from harness.core.run.executor import Executor
@@ -89,3 +92,41 @@ def test_the_tolerance_is_what_rounding_explains_and_no_more() -> None:
 def test_a_gpus_fast_functions_are_rounding_and_tf32_is_not() -> None:
     # cuDNN's RNN of an H200 in float32, d = 256; a TF32 product keeps 10 bits of each factor.
     assert 5.1e-6 < tolerance(torch.float32, 256, "cuda") < 2**-11 / 10
+
+
+class Scaled(nn.Module):
+    """Weights that change nothing at first: a scale of 1, a bias of 0, and an adapter whose second part is 0."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.down = nn.Parameter(torch.randn(d_model, 2))
+        self.up = nn.Parameter(torch.zeros(2, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x) + x @ self.down @ self.up
+
+
+class ScaledToo(Scaled):
+    reference = Scaled
+
+
+class ForgetsTheNorm(ScaledToo):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, x.shape[-1:]) + x @ self.down @ self.up
+
+
+class ForgetsTheAdapter(ScaledToo):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "status"), [(ScaledToo, "ok"), (ForgetsTheNorm, "incorrect"), (ForgetsTheAdapter, "incorrect")]
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_layer_that_forgets_a_weight_is_found_though_its_first_value_changes_nothing(
+    layer: type, status: str, dtype: str, runner: Executor
+) -> None:
+    case = Case(f"{Path(__file__)}:{layer.__name__}", 16, 8, 1, dtype=dtype)
+    assert runner.run("verify", case).status == status

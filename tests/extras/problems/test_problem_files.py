@@ -132,6 +132,19 @@ def test_gradients_of_other_weights_are_not_compared(runner: Executor) -> None:
     assert answer(runner, "verify", name("block", "block_fused"), mode="train").ok
 
 
+def test_a_solution_does_not_say_how_inexact_it_may_be(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "block_wrong.py").read_text()
+    (tmp_path / "lenient.py").write_text(text + "\n\nModelNew.allowed_error = 0.9\n")
+    assert answer(runner, "verify", f"{name('block')}+{tmp_path / 'lenient.py'}").status == "incorrect"
+
+
+def test_heads_of_another_width_are_an_axis_of_their_own(tmp_path: Path) -> None:
+    text = (FILES / "block.py").read_text()
+    (tmp_path / "wide.py").write_text(text.replace("n_head = 2", "n_head = 3"))
+    axes = config(f"impl={tmp_path / 'wide.py'}", "seq_len=8").axes
+    assert (axes["d_model"], axes["num_heads"]) == ((D,), (1,))
+
+
 def test_a_solution_that_keeps_its_results_is_found(tmp_path: Path, runner: Executor) -> None:
     text = (FILES / "both.py").read_text()
     kept = "return self.__dict__.setdefault('kept', x.cumsum(1))"

@@ -244,13 +244,15 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         with_graph = []
+        train = train_call(forward, [], gradient)
         arrays = {size_of(_memory_of_arrays(_reachable()))}
         for _ in range(3):  # the first one may free memory of a call that the profiler has not seen
+            allocator_peak(train, device, forget)  # the layer may keep a graph, which then holds nothing that is saved
             with_graph.append(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
         # Only a backward pass frees what a hook saves as it is, and it may itself keep memory.
-        afterwards = {allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)}
+        afterwards = {allocator_peak(train, device, forget).kept_bytes for _ in range(2)}
         left = afterwards | {allocator_peak(forward, device).kept_bytes}
         earlier, later = (_kept_of_saved(forward, gradient, forget) for _ in range(2))
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
@@ -262,20 +264,27 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     if len({*with_graph[1:]}) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
         raise Unobservable("its calls keep unlike amounts of memory")
     # What the last call has made, its graph saved and its layer keeps was not freed with the graph.
-    return with_graph[2] - min(left) + size_of(later - earlier)
+    return with_graph[2] - min(left) + size_of(_alive(later) - _alive(earlier))
 
 
-def _kept_of_saved(forward: Forward, gradient: Tensor, forget: Callable[[], None]) -> set[MemoryRange]:
-    """Return the memory of dense tensors that a forward pass saves and its backward pass does not free."""
+_Kept = list[tuple[set[MemoryRange], StorageWeakRef]]
+
+
+def _alive(kept: _Kept) -> set[MemoryRange]:
+    return set().union(*(memory for memory, storage in kept if not storage.expired()))
+
+
+def _kept_of_saved(forward: Forward, gradient: Tensor, forget: Callable[[], None]) -> _Kept:
+    """Return the memory of dense tensors that a forward pass saves and its backward pass may free, with what tells."""
     y = forward()
     parts = [getattr(part, "data", None) for part in _saved_by_graphs([y.grad_fn])]
     dense = (tensor for tensor in tensors_in(parts) if tensor.layout == torch.strided)
-    saved = [(memory_of([tensor]), StorageWeakRef(tensor.untyped_storage())) for tensor in dense]
+    kept = [(memory_of([tensor]), StorageWeakRef(tensor.untyped_storage())) for tensor in dense]
     y.backward(gradient)
     del y, parts
     forget()
     gc.collect()
-    return set().union(*(memory for memory, storage in saved if not storage.expired()))
+    return kept
 
 
 def told(take: Call, what: str, unknown: list[str]) -> Any:

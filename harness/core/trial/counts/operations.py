@@ -1,6 +1,5 @@
-"""Observe every operation that one call dispatches, including the backward pass.
+"""Observe every operation that one call dispatches, and count depth, least traffic and memory written past torch.
 
-Count by it: sequential depth, least memory traffic, and memory written past torch.
 Limits: a kernel called past the dispatcher (Triton, or C++ bound to Python) is not seen. One that is registered with
 `torch.library` is. Under observation, autograd dispatches a `detach` for each saved output, and adds out of place.
 """
@@ -179,16 +178,14 @@ class Observer(EagerMode):
         super().__init__()
         self.seen: list[Any] = []
         self.inside_s = 0.0
-        self._storages = storages
-        self._counts = tuple(counts)
+        self._storages, self._counts = storages, tuple(counts)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             # nn.Parameter is also a class of its own, but does not change its operations.
             if kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
-        kwargs = kwargs or {}
-        of = operation_traits(func)
+        kwargs, of = kwargs or {}, operation_traits(func)
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
         is_whole = torch.is_inference_mode_enabled() and isinstance(func, OpOverload)  # composites are not split yet
@@ -205,8 +202,7 @@ class Observer(EagerMode):
             self._storages.check_unwritten(tensor)
         for tensor in changed:
             key(tensor)
-        before = len(self._storages.nbytes)
-        start = perf_counter()
+        before, start = len(self._storages.nbytes), perf_counter()
         out = func(*args, **kwargs)
         if of.namespace == "aten":
             self.inside_s += perf_counter() - start
@@ -269,6 +265,7 @@ class Depth:
         self._waiting: Depth | None = None  # the same if all that follows needs what Python has read
         self._of_data: set[int] = set()  # computed from numbers that are not whole, which no length or mask is
         self._read_by_python: list[Tensor] = []
+        self._numbers_read = 0
         storages.note_read = self._read_by_python.append
 
     @property
@@ -293,6 +290,9 @@ class Depth:
             tensor = self._read_by_python.pop()
             is_of_data = self._storages.key(tensor) in self._of_data
             chain = (self._waiting or self)._after.highest(tensor) if is_of_data else 0
+            self._numbers_read += is_of_data * tensor.numel()
+            if is_of_data and self._numbers_read > 1:  # Python may compute the next one from the one before
+                chain = max(chain, _STEP)
             if chain and self._waiting is None:
                 self._waiting = copy(self)
                 self._waiting._after = deepcopy(self._after, {id(self._storages): self._storages})

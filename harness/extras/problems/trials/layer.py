@@ -207,7 +207,9 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
         "__module__": modules[0],
         "__doc__": problem.model_class(sizes).__doc__,
     }
-    stated = {name: getattr(members["function"], name, None) for name in ("allowed_error", "kinks", "output_dtype")}
+    # What is tolerated is said by the problem, and not by its solution.
+    judge = replace(problem, solution="").model_class(sizes)
+    stated = {name: getattr(judge, name, None) for name in ("allowed_error", "kinks", "output_dtype")}
     members |= {name: value for name, value in stated.items() if value is not None}
     bases = [type("OfProblem", (), {"__module__": module}) for module in modules[1:]]
     layer: Any = type(problem.model, (ProblemLayer, *bases), members)

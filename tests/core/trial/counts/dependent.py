@@ -26,6 +26,33 @@ class FollowsNumbers(Plain):
         return torch.stack(steps, 1)
 
 
+class CarriesAFloat(Plain):
+    """One of Python's numbers goes from token to token, and each token is divided by it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gain, tokens = 1.0, []
+        for t in range(x.shape[1]):
+            gain = 0.9 * gain + 0.1 * abs(x[0, t, 0].item())
+            tokens.append(x[:, t] / gain)
+        return torch.stack(tokens, 1)
+
+
+class CarriesAFloatOfAList(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        gain, tokens = 1.0, []
+        for t, number in enumerate(x[0, :, 0].tolist()):
+            gain = 0.9 * gain + 0.1 * abs(number)
+            tokens.append(x[:, t] / gain)
+        return torch.stack(tokens, 1)
+
+
+class ReadsOneNumber(Plain):
+    """That existed before the call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.exp() * abs(x[0, 0, 0].item())
+
+
 class CutsTokens(Plain):
     """As many as have a norm, by one of Python's numbers."""
 

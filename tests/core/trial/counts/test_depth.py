@@ -99,6 +99,9 @@ def test_a_slice_that_needs_the_one_before_is_a_chain(runner: Executor) -> None:
     ("layer", "depth"),
     [
         ("FollowsNumbers", None),
+        ("CarriesAFloat", None),
+        ("CarriesAFloatOfAList", None),
+        ("ReadsOneNumber", 2),
         ("CutsTokens", None),
         ("SlicesTokens", None),
         ("SelectsAToken", None),

@@ -26,7 +26,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         # Two of eight calls keep 100 rows, and one of eight. A call's peak depends on which it is.
         ("KeepsAtEveryFourthCall", "forward", {"kept_bytes": 100 * D * FLOAT // 4, "peak_bytes": None}),
         ("KeepsAtEverySeventhCall", "forward", {"kept_bytes": 100 * D * FLOAT // 8, "peak_bytes": None}),
-        ("KeepsAtEveryFourteenthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
+        ("KeepsAtEverySeventeenthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
         ("KeepsStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("KeepsOldStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("KeepsArrays", "forward", {"kept_bytes": X, "first_call_bytes": 0, "flops": None}),
@@ -67,6 +67,10 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("KeepsWhatItSaves", "train", {"saved_bytes": X, "first_call_bytes": X}),
         ("KeepsWhatItSaves", "backward", {"saved_bytes": X}),
         ("CollectsWhatItSaves", "train", {"saved_bytes": X + 8}),
+        ("KeepsALoss", "train", {"saved_bytes": X + 8}),  # of tanh, and the factor
+        ("KeepsALoss", "backward", {"saved_bytes": X + 8}),
+        ("KeepsItsStates", "train", {"saved_bytes": X}),
+        ("KeepsItsStates", "backward", {"saved_bytes": X}),
         ("KeepsTheLastTwenty", "forward", {"kept_bytes": 0, "peak_bytes": None}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
         ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None, "peak_bytes": None}),

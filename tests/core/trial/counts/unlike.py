@@ -62,10 +62,30 @@ class KeepsAtEverySeventhCall(KeepsAtEveryFourthCall):
     every = 7
 
 
-class KeepsAtEveryFourteenthCall(KeepsAtEveryFourthCall):
-    """The fourteenth call is the first one that is profiled with its backward pass."""
+class KeepsAtEverySeventeenthCall(KeepsAtEveryFourthCall):
+    """The seventeenth call is the first one whose rest after the backward pass is noted."""
 
-    every = 14
+    every = 17
+
+
+class KeepsALoss(Product):
+    """A loss beside the output, with its graph, as a mixture of experts does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x).tanh()
+        self.loss = y.mean()
+        return y * 2
+
+
+class KeepsItsStates(Product):
+    """All states, with their graphs: the list is made anew in each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, self.states = x[:, 0], []
+        for t in range(x.shape[1]):
+            state = torch.tanh(state + x[:, t])
+            self.states.append(state)
+        return torch.stack(self.states, 1)
 
 
 class Keeps(Product):
