@@ -9,10 +9,10 @@ LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
 FINDINGS = ["harness.extras.problems.declared:declared_findings"]
 FORMATS = [
-    ("liger-csv", ".csv", "harness.extras.problems.writers:export_liger"),
-    ("pytorch-hud", ".json", "harness.extras.problems.writers:export_hud"),
-    ("huggingface-kernels", ".json", "harness.extras.problems.writers:export_huggingface"),
-    ("flashinfer-trace", ".jsonl", "harness.extras.problems.writers:export_flashinfer"),
-    ("kernelbench", ".py", "harness.extras.problems.writing:export_problem"),
-    ("flashinfer-definition", ".json", "harness.extras.problems.writing:export_definition"),
+    ("liger-csv", ".csv", "harness.extras.problems.viewer_formats:export_liger"),
+    ("pytorch-hud", ".json", "harness.extras.problems.viewer_formats:export_hud"),
+    ("huggingface-kernels", ".json", "harness.extras.problems.viewer_formats:export_huggingface"),
+    ("flashinfer-trace", ".jsonl", "harness.extras.problems.viewer_formats:export_flashinfer"),
+    ("kernelbench", ".py", "harness.extras.problems.layer_export:export_problem"),
+    ("flashinfer-definition", ".json", "harness.extras.problems.layer_export:export_definition"),
 ]

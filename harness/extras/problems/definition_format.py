@@ -52,15 +52,15 @@ class Definitions(Format):
         read_solution(Path(layer))
         return True
 
-    def usual(self, file: Path) -> list[str]:
+    def default_overrides(self, file: Path) -> list[str]:
         """A definition has one dtype, and no backward pass."""
         return [f"dtype={read_definition(file).dtype}", "mode=forward"]
 
-    def why_not(self, path: Path) -> str:
+    def missing_parts(self, path: Path) -> str:
         """The parts that every definition has."""
         return "a definition has axes, inputs and a reference" if path.suffix == ".json" else ""
 
-    def told(self, file: Path) -> str:
+    def notice(self, file: Path) -> str:
         """Which workload has the sizes, and what is assumed because no workload says it."""
         definition = read_definition(file)
         workloads = workloads_of(file)

@@ -58,15 +58,15 @@ class Format:
         """The solutions that come with the problem."""
         return []
 
-    def usual(self, file: Path) -> list[str]:
+    def default_overrides(self, file: Path) -> list[str]:
         """The overrides of its cases that the user may replace."""
         return []
 
-    def told(self, file: Path) -> str:
+    def notice(self, file: Path) -> str:
         """What else the user should know about it."""
         return ""
 
-    def why_not(self, path: Path) -> str:
+    def missing_parts(self, path: Path) -> str:
         """What a file lacks that ends as those of this format do; empty for another file."""
         return ""
 
@@ -97,7 +97,7 @@ def format_of(path: str) -> Format:
     """The format of a problem's file. Raises UsageError for any other file."""
     if found := problem_at(Path(path)):
         return found[0]
-    reasons = filter(None, (each.why_not(Path(path)) for each in formats()))
+    reasons = filter(None, (each.missing_parts(Path(path)) for each in formats()))
     raise UsageError(f"{path} is no problem{''.join(f': {reason}' for reason in reasons)}")
 
 

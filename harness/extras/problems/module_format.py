@@ -55,7 +55,7 @@ class Modules(Format):
         both = file if "ModelNew" in names_in(read_tree(file)) else None
         return [*filter(None, (both, beside(file, "solution.py")))]
 
-    def usual(self, file: Path) -> list[str]:
+    def default_overrides(self, file: Path) -> list[str]:
         """The shapes of its directory as points."""
         axes = self.axes(file)
         points = []
@@ -69,11 +69,11 @@ class Modules(Format):
             points.append(f"{{{','.join(along)}}}")
         return [f"points=[{','.join(points)}]"] if points else []
 
-    def told(self, file: Path) -> str:
+    def notice(self, file: Path) -> str:
         """Whose sizes are measured."""
         return "; without a size given, those of shapes.py" if beside(file, "shapes.py") else ""
 
-    def why_not(self, path: Path) -> str:
+    def missing_parts(self, path: Path) -> str:
         """The names that a problem has, and those of the file."""
         if path.suffix != ".py":
             return ""

@@ -34,11 +34,11 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[
     files = list(dict.fromkeys(files_of(name)[0] for name in named))
     axes = _axes_of_all(files)
     kept = [_under_its_axis(text, axes) for text in options if text.partition("=")[0] not in ("impl", "problem")]
-    notify(*(f"{file}: {_in_words(axes) or 'no size to change'}{format_of(file).told(Path(file))}" for file in files))
+    notify(*(f"{file}: {_in_words(axes) or 'no size to change'}{format_of(file).notice(Path(file))}" for file in files))
     quoted = ",".join("'" + impl.replace("'", "\\'") + "'" for impl in impls)
     # Commands with sizes of their own, and users who give some, do not want those of the file.
     has_sizes = usual or any(text.startswith(("preset", "shape", "head_dim", OPTION, *_IF_ABSENT)) for text in kept)
-    of_format = format_of(files[0]).usual(Path(files[0]))
+    of_format = format_of(files[0]).default_overrides(Path(files[0]))
     of_format = [text for text in of_format if not has_sizes or not text.startswith("points")]
     return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, [*of_format, *kept])]
 
