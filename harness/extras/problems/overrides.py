@@ -17,6 +17,8 @@ from harness.core.model.sweep_axes import present_axis
 from .formats import FileAxes, files_of, format_of, problem_at
 
 _SOURCE = "problem-file:"
+# What each of these keys takes, once.
+_ONCE = {"impl": "one list, impl=A,B", "problem": "one file"}
 # A file without a size for one of these axes is measured at this value.
 _IF_ABSENT = {"seq_len": 1, "d_model": 1, "num_heads": 1, "batch_size": 1}
 
@@ -62,8 +64,8 @@ def _named_layers(options: Sequence[str]) -> list[str]:
     stated: dict[str, str] = {}
     for text in options:
         key, _, value = text.partition("=")
-        if key in stated and key in ("impl", "problem"):
-            raise UsageError(f"{key} is given twice")
+        if key in stated and key in _ONCE:
+            raise UsageError(f"{key} is given twice: give {_ONCE[key]}")
         stated[key] = value.strip("[] ")
     texts = (text.strip(" '\"") for text in stated.get("impl", "").split(","))
     layers = [text for text in texts if text]
