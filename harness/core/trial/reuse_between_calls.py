@@ -311,8 +311,14 @@ def results_of(work: Workload, call: Call, seed: int) -> list[Tensor | None]:
     """The tensors that a call of the workload returns, and the gradients that it leaves behind."""
     seed_draws(seed)
     returned = call()
-    tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
-    return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
+    gradients = [leaf.grad for leaf in (*work.inputs, *work.layer.parameters())]
+    tensors = map(_dense, returned) if isinstance(returned, tuple) else tensors_in(returned)  # a backward pass alone
+    return [*tensors, *map(_dense, gradients)]
+
+
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    """A gradient with all its elements: that of an embedding may be sparse."""
+    return gradient.to_dense() if gradient is not None and gradient.is_sparse else gradient
 
 
 def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> list[float]:

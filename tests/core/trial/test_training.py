@@ -123,6 +123,15 @@ class Reentrant(nn.Module):
         return checkpoint(self.proj, x, use_reentrant=True)
 
 
+class SparseEmbedding(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.linear, self.places = nn.Linear(d_model, d_model), nn.Embedding(50, d_model, sparse=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.places(torch.arange(x.shape[1]))
+
+
 class WithoutGradient(nn.Module):
     """The output has a backward pass, which reaches nothing, as that of a quantized layer."""
 
@@ -200,10 +209,10 @@ def test_noise_does_not_hide_a_wrong_gradient(runner: Executor) -> None:
     assert outcome.reason.startswith("gradient of ")
 
 
-@pytest.mark.parametrize("layer", [Adapter, Spectral])
+@pytest.mark.parametrize("layer", [Adapter, Spectral, SparseEmbedding])
 @pytest.mark.parametrize("mode", ["train", "backward"])
 @pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
-def test_frozen_weights_and_power_iterations_are_measured(
+def test_frozen_weights_power_iterations_and_sparse_gradients_are_measured(
     runner: Executor, layer: type, mode: str, purpose: str
 ) -> None:
     outcome = runner.run(purpose, own(layer, mode))
