@@ -389,7 +389,7 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
     if compilation.triton_kernels() and not flops.has_own_operators:
         return "a Triton kernel is called past torch's dispatcher, and not seen"
     if past_torch:
-        return "a part of its result is of a kernel bound by hand, numpy or Python's numbers, or of an earlier call"
+        return "a part of its result may be of a kernel bound by hand, numpy or Python's numbers, or of an earlier call"
     return ""
 
 
