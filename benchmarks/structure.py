@@ -208,7 +208,7 @@ _PROBLEMS = ROOT / "harness" / "extras" / "problems"
 _RINGS = {"core": ("core", "cli"), "study": ("study",), "extras": ("extras",)}
 # For each ring, the aim and the limit: modules, lines of code, tokens, nested expressions per 1,000 lines, vague names.
 _OF_RINGS = {
-    "core": ((55, 79), (8_500, 13_190), (75_000, 137_110), (60, 109), (60, 124)),
+    "core": ((55, 79), (8_500, 13_190), (75_000, 137_120), (60, 109), (60, 124)),
     "study": ((28, 41), (4_300, 6_750), (38_000, 83_300), (60, 184), (40, 185)),
     "extras": ((35, 40), (5_700, 7_555), (50_000, 80_700), (60, 120), (50,)),
 }

@@ -159,7 +159,8 @@ def as_graph(device: TorchDevice, work: Workload, case: Case) -> Call:
     why = device.lacks.get("capture")
     if why is None:
         try:
-            replay = device.capture(work.call, work.remake)
+            # A forward pass that is no part of the call is made anew on the stream of the capture.
+            replay = device.capture(work.call, work.remake if case.mode == "backward" else None)
         except MemoryError:
             raise
         except Exception as error:  # whatever the call raises while it is captured: it has run before
@@ -227,7 +228,7 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
         renew=layer.renewal,
         cache=case.cache,
         is_graph=is_graph,
-        remake=layer.work.remake,
+        remake=layer.work.remake if case.mode == "backward" else None,
         before_load=lambda: readings.extend(device.probe_readings()),
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
