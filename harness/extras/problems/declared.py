@@ -14,8 +14,8 @@ from harness.core.results.columns import CaseResult
 from harness.study.report.document import Section, grouped
 
 from .formats import files_of, format_of
-from .problem_directory import directory_of
 from .sizes import value_of
+from .translations import translated
 
 # The short names of dtypes.
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
@@ -46,7 +46,7 @@ def _sentences(layer: str, cases: list[CaseResult]) -> Iterator[str]:
         return
     file, _ = files_of(name)
     try:
-        names, declared = format_of(file).axes(Path(file)).axis_of, directory_of(Path(file))
+        names, declared = format_of(file).axes(Path(file)).axis_of, translated(Path(file)).declared
     except UsageError as error:
         yield f"Not tested: what {layer} declares: {error}."
         return

@@ -85,12 +85,18 @@ def formats() -> list[Format]:
 
 def problem_at(path: Path) -> tuple[Format, Path] | None:
     """The format that reads the path, and the file of the problem; None if it is no problem."""
-    if not os.path.exists(path):  # a name may be too long for a path
+    if not os.path.exists(place_of(path)[0]):  # a name may be too long for a path
         return None
     for each in formats():
         if file := each.file_at(path):
             return each, file
     return None
+
+
+def place_of(path: Path | str) -> tuple[Path, str]:
+    """The file and the part of it in `FILE:PART`. The part is empty without one."""
+    file, _, part = str(path).rpartition(":")
+    return (Path(file), part) if file and not os.path.exists(path) else (Path(path), "")
 
 
 def format_of(path: str) -> Format:
@@ -106,6 +112,6 @@ def files_of(name: str) -> tuple[str, str]:
     parts = name.split("+")
     for number in range(1, len(parts)):
         file = "+".join(parts[:number])
-        if os.path.isfile(file):
+        if os.path.isfile(place_of(file)[0]):
             return file, "+".join(parts[number:])
     return name, ""

@@ -9,12 +9,14 @@ from pathlib import Path
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import AXES
 
-from .formats import FileAxes, Format
-from .problem_directory import beside, directory_of
-from .sizes import AXIS_OF, integers, models_in, names_in, read_tree
+from .formats import FileAxes, Format, place_of
+from .sizes import AXIS_OF, integers, models_in, names_in
+from .translations import beside, module_tree, translated
 
 _PARTS = {"get_inputs", "get_init_inputs"}
 _SOLUTIONS = ("ModelNew", "Model")
+_IN_DIRECTORY = ("reference.py",)
+_SUFFIXES = (".py",)
 
 
 class Modules(Format):
@@ -24,12 +26,16 @@ class Modules(Format):
 
     def file_at(self, path: Path) -> Path | None:
         """The module itself, or that of a directory."""
-        file = path / "reference.py" if path.is_dir() else path
-        return file if file.suffix == ".py" and file.is_file() and names_in(read_tree(file)) >= _PARTS else None
+        inside = (path / name for name in _IN_DIRECTORY)
+        file = next(filter(Path.is_file, inside), path)
+        place, part = place_of(file)
+        if place.suffix not in _SUFFIXES or not place.is_file() or (part and not translated(file).template):
+            return None
+        return file if names_in(module_tree(file)) >= _PARTS else None
 
     def axes(self, file: Path) -> FileAxes:
         """Each integer of the module. Raises UsageError if several classes may be its model."""
-        tree = read_tree(file)
+        tree = module_tree(file)
         models, stated = models_in(tree), integers(tree)
         if len(models) != 1:
             candidates = f": {' or '.join(models)}" if models else ""
@@ -45,21 +51,21 @@ class Modules(Format):
         """Whether it is a Python file."""
         if not layer.endswith(".py"):
             return False
-        names = names_in(read_tree(Path(layer)))
+        names = names_in(module_tree(Path(layer)))
         if names.isdisjoint(_SOLUTIONS):
             raise UsageError(f"impl={layer}: a solution has a class ModelNew or Model{_what_it_has(names)}")
         return True
 
     def solutions(self, file: Path) -> list[Path]:
         """The module itself if it has `ModelNew` too, and that of its directory."""
-        both = file if "ModelNew" in names_in(read_tree(file)) else None
+        both = file if "ModelNew" in names_in(module_tree(file)) else None
         return [*filter(None, (both, beside(file, "solution.py")))]
 
     def default_overrides(self, file: Path) -> list[str]:
         """The shapes of its directory as points."""
         axes = self.axes(file)
         points = []
-        for shape in directory_of(file).SHAPES:
+        for shape in translated(file).declared.SHAPES:
             if unknown := shape.keys() - axes.axis_of.keys():
                 raise UsageError(f"{file.with_name('shapes.py')}: {file.name} has no integer {', '.join(unknown)}")
             sizes = axes.sizes | {axes.axis_of[name]: size for name, size in shape.items()}
@@ -77,7 +83,7 @@ class Modules(Format):
         """The names that a problem has, and those of the file."""
         if path.suffix != ".py":
             return ""
-        return f"a problem has the functions get_inputs and get_init_inputs{_what_it_has(names_in(read_tree(path)))}"
+        return f"a problem has the functions get_inputs and get_init_inputs{_what_it_has(names_in(module_tree(path)))}"
 
 
 def _what_it_has(names: set[str]) -> str:

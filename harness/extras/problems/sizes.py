@@ -12,11 +12,8 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from harness.core.model.errors import UsageError
-from harness.core.model.file_io import read_bytes
 from harness.core.model.sweep_axes import AXES
 
 # The axis that a name stands for. Of two names of one axis, the one that stands first here gets it.
@@ -36,16 +33,6 @@ _OPERATORS: Mapping[type, Any] = {
 }
 # Beyond this, a short formula could fill the memory.
 _MOST = 1e60
-
-
-def read_tree(path: Path) -> ast.Module:
-    """The syntax tree of a file. Raises UsageError if it cannot be read, or is not Python."""
-    try:
-        return ast.parse(read_bytes(path), str(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise UsageError(f"{path} is not Python: {error}") from error
 
 
 def names_in(tree: ast.Module) -> set[str]:

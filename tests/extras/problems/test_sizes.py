@@ -7,7 +7,8 @@ import pytest
 
 from harness.core.model.errors import UsageError
 from harness.extras.problems.dimensions import exponents, formula, letters_for
-from harness.extras.problems.sizes import at_sizes, integers, read_tree
+from harness.extras.problems.sizes import at_sizes, integers
+from harness.extras.problems.translations import parsed
 
 
 def tree(text: str) -> ast.Module:
@@ -53,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_named(content: str | None, said: str, tmp
     if content is not None:
         path.write_text(content)
     with pytest.raises(UsageError, match=f"problem.py {said}"):
-        read_tree(path)
+        parsed(path)
 
 
 SIZES = {"n": 6, "d": 8, "h": 2}

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.extras.problems.sizes import at_sizes, integers, models_in, names_in, read_tree
+from harness.extras.problems.formats import place_of
+from harness.extras.problems.sizes import at_sizes, integers, models_in, names_in
+from harness.extras.problems.translations import module_tree
 
 from .probe import shapes_of
 from .problem import Problem, Shapes, Sizes
@@ -21,8 +23,8 @@ class ModuleProblem(Problem):
     def model(self) -> str:
         """The name of the class that is measured."""
         if not self.solution:
-            return models_in(read_tree(Path(self.file)))[0]
-        return "ModelNew" if "ModelNew" in names_in(read_tree(Path(self.solution))) else "Model"
+            return models_in(module_tree(Path(self.file)))[0]
+        return "ModelNew" if "ModelNew" in names_in(module_tree(Path(self.solution))) else "Model"
 
     @property
     def module_names(self) -> list[str]:
@@ -31,7 +33,7 @@ class ModuleProblem(Problem):
 
     def model_class(self, sizes: Sizes) -> Any:
         """The class that is measured. An integer of a solution is a size if the problem has it with the same value."""
-        stated, of_solution = (integers(read_tree(Path(file))) for file in (self.file, self.source))
+        stated, of_solution = (integers(module_tree(Path(file))) for file in (self.file, self.source))
         shared = {name: size for name, size in sizes.items() if of_solution.get(name) == stated[name]}
         return getattr(_module_at(self.source, frozenset(shared.items())), self.model)
 
@@ -54,12 +56,13 @@ class ModuleProblem(Problem):
 @cache
 def _module_at(file: str, sizes: frozenset[tuple[str, int]]) -> ModuleType:
     """The module of a file, run with these values for those of its integers that have these names."""
-    tree = read_tree(Path(file))
+    tree = module_tree(Path(file))
     own = integers(tree)
     changed = at_sizes(tree, {name: value for name, value in sizes if name in own})
     mark = hashlib.sha256(repr((file, sorted(sizes))).encode()).hexdigest()[:12]
-    module = ModuleType(f"_own_{mark}_{Path(file).stem}")
-    module.__file__ = str(Path(file).absolute())
+    place, _ = place_of(file)
+    module = ModuleType(f"_own_{mark}_{place.stem}")
+    module.__file__ = str(place.absolute())
     sys.modules[module.__name__] = module
     exec(compile(changed, module.__file__, "exec"), vars(module))
     return module

@@ -1,0 +1,99 @@
+"""Problem files in other shapes, each translated into a module in the shape of KernelBench.
+
+A template makes the module, which imports the file. The command reads the integers of the module and runs nothing. What
+lies beside a file, such as sizes and declared formulas, is read here too.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from harness.core.model.errors import UsageError
+from harness.core.model.file_io import read_bytes, read_text
+from harness.core.model.file_validation import OpenModel, checked
+
+from .formats import place_of
+from .sizes import assigned, names_in
+
+
+class Declared(OpenModel):
+    """What a problem declares: formulas for a call in a precision, and the shapes to measure."""
+
+    precision: str = ""
+    flops_formula: str = ""
+    bytes_formula: str = ""
+    SHAPES: list[dict[str, pydantic.PositiveInt]] = pydantic.Field([])
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A template with its values, and what the file declares. Without a template, the file itself is the module."""
+
+    template: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    declared: Declared = field(default_factory=Declared)
+
+
+def module_tree(path: Path) -> ast.Module:
+    """The syntax tree of the module of a problem file. Raises UsageError if it cannot be read, or is not Python."""
+    translation = translated(path)
+    if not translation.template:
+        return parsed(path)
+    from jinja2 import Environment, PackageLoader
+
+    templates = Environment(loader=PackageLoader("harness.extras.problems"), trim_blocks=True, lstrip_blocks=True)
+    file, part = place_of(path)
+    template = templates.get_template(translation.template)
+    return ast.parse(template.render(file=str(file.absolute()), part=part, **translation.values))
+
+
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. Raises UsageError if it cannot be read, or is not Python."""
+    try:
+        return ast.parse(read_bytes(path), str(path))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise UsageError(f"{path} is not Python: {error}") from error
+
+
+def translated(path: Path) -> Translation:
+    """The translation of a problem file, which may be `FILE:PART`. Raises UsageError for a file that cannot be read."""
+    file, part = place_of(path)
+    try:
+        translations = (reader(file, part) for reader in _READERS)
+        return next(filter(None, translations), Translation())
+    except KeyError as error:
+        raise UsageError(f"{file}: it or a file beside it has no {error}") from error
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        raise UsageError(f"{file}: correct it or the files beside it: {' '.join(str(error).split())}") from error
+
+
+def beside(file: Path, name: str) -> Path | None:
+    """The file of this name beside `reference.py`; None without it, and for any other problem."""
+    path = file.with_name(name)
+    return path if file.name == "reference.py" and path.is_file() else None
+
+
+def _of_directory(file: Path, part: str) -> Translation | None:
+    """A directory of KernelBench-Hard: `problem.yaml` and `shapes.py` beside `reference.py`."""
+    settings, shapes = beside(file, "problem.yaml"), beside(file, "shapes.py")
+    content = (settings and yaml.safe_load(read_text(settings, 65_536))) or {}
+    if shapes:
+        content["SHAPES"] = ast.literal_eval(dict(assigned(parsed(shapes)))["SHAPES"])
+    return Translation(declared=checked(Declared, content)) if content else None
+
+
+def _of_groups(file: Path, part: str) -> Translation | None:
+    """A problem of MultiKernelBench with `get_input_groups`. The part is the number of a group, by default 1."""
+    if file.suffix != ".py" or not names_in(parsed(file)) >= {"Model", "get_input_groups"}:
+        return None
+    return Translation("groups.py.jinja", {"number": int(part or 1)})
+
+
+_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (_of_directory, _of_groups)
