@@ -27,7 +27,7 @@ class Declared(OpenModel):
     precision: str = ""
     flops_formula: str = ""
     bytes_formula: str = ""
-    SHAPES: list[dict[str, pydantic.PositiveInt]] = pydantic.Field([])
+    SHAPES: list[dict[str, pydantic.PositiveInt]] = pydantic.Field(default_factory=list)
 
 
 @dataclass(frozen=True)
