@@ -1,6 +1,15 @@
-"""Extras: each folder adds itself to the tables of the harness (see `harness.core.model.extra_tables`)."""
+"""Extras: each folder adds itself to the tables of the harness (see `harness.core.model.extra_tables`).
 
-from typing import Any
+This file has what several extras need, as they do not import one another.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from harness.core.results.columns import CaseResult
+    from harness.core.results.stored_run import StoredRun
 
 
 def mean_interval(values: Any) -> tuple[float, float, float]:
@@ -15,3 +24,64 @@ def mean_interval(values: Any) -> tuple[float, float, float]:
         stdtrit(number - 1, 0.975) * (sum((value - mean) ** 2 for value in values) / (number - 1) / number) ** 0.5
     )
     return mean, mean - half, mean + half
+
+
+class Exported(NamedTuple):
+    """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
+
+    content: bytes
+    cases: int
+    notices: Collection[str] = ()
+
+
+def export_by_template(
+    stored: "StoredRun", template: Path, cases: Collection[Any], notice: str, **context: Any
+) -> Exported:
+    """Export some cases of a run as the text of a template, which also sees the `context`.
+
+    A case is whatever the template reads. The notices count the other cases of the run, and say the `notice`. Raises
+    UsageError without a case.
+    """
+    from jinja2 import ChainableUndefined, Template
+
+    from harness.core.model.errors import UsageError
+    from harness.core.model.formatting import counted
+
+    left = len(stored.lines) - len(cases)
+    left_out = f"{counted(left, 'case')} failed, suspect or without what {template.stem} holds"
+    if not cases:
+        raise UsageError(f"{stored.path} has nothing to export: {left_out} ({notice})")
+    text = Template(template.read_text("utf-8"), undefined=ChainableUndefined).render(
+        cases=cases,
+        machine=stored.machine,
+        began=began(stored.path) or "unknown",
+        known_columns=known_columns,
+        **context,
+    )
+    return Exported(text.encode(), len(cases), [f"{left_out} left out", notice] if left else [notice])
+
+
+def began(run: Path) -> str | None:
+    """When the first row of a run was written, in ISO format; None without a row that says it."""
+    import json
+    from contextlib import suppress
+    from datetime import UTC, datetime
+
+    from harness.core.results.row_files import row_paths
+
+    for path in row_paths(run)[0]:
+        # An incomplete row, a foreign one, or one from before rows had a time.
+        with suppress(Exception), path.open("rb") as rows:
+            return datetime.fromtimestamp(float(json.loads(rows.readline(16_000_000))["at"]), UTC).isoformat()
+    return None
+
+
+def known_columns(line: "CaseResult") -> dict[str, Any]:
+    """The columns of the line that are neither None nor an infinite or NaN float."""
+    from math import isfinite
+
+    from harness.core.results.columns import COLUMNS
+
+    columns = {name: getattr(line, name) for name in COLUMNS}
+    unknown = {name for name, cell in columns.items() if cell is None or (type(cell) is float and not isfinite(cell))}
+    return {name: columns[name] for name in columns if name not in unknown}

@@ -1,4 +1,4 @@
-"""Export a run to other tools' formats: CSV, Parquet, github-action-benchmark and pytest-benchmark's JSON.
+"""Export a run to other tools' formats: tables, benchmarks of CI, and viewers of kernel benchmarks.
 
 Other tools keep a history by a case's name, so a name must not change when an axis is added. Sizes are always part of
 it. Other axes are part of it only if they differ from their defaults. All are written as on the command line of
@@ -9,14 +9,14 @@ import io
 import json
 import math
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness import __version__
 from harness.core.config.machine import Machine, part
@@ -25,22 +25,14 @@ from harness.core.model.errors import UsageError
 from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
 from harness.core.results.columns import COLUMNS, CaseResult, table
-from harness.core.results.row_files import row_paths
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.scheduler import read_resume_state
 from harness.core.stats.interval import NORMAL
+from harness.extras import Exported, began, export_by_template, known_columns
 from harness.study.laws.roofline import roofs, with_suspects
 
 # The ending of each format's files, and what writes it.
 FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
-
-
-class Exported(NamedTuple):
-    """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
-
-    content: bytes
-    cases: int
-    notices: Sequence[str] = ()
 
 
 def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
@@ -57,11 +49,6 @@ def _completed(stored: StoredRun) -> list[CaseResult]:
     from harness.study.complete_lines import complete_lines  # loads what fits cost models
 
     return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))[0]
-
-
-def has_value(value: Any) -> bool:
-    """Whether the value is neither None nor an infinite or NaN float."""
-    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _as_json(data: Any) -> bytes:
@@ -155,9 +142,8 @@ def _range(line: CaseResult) -> dict[str, str]:
 
 
 def _extra(line: CaseResult) -> str:
-    return "\n".join(
-        f"{name}: {formatting.printable(str(value))}" for name in _EXTRA if has_value(value := getattr(line, name))
-    )
+    columns = known_columns(line)
+    return "\n".join(f"{name}: {formatting.printable(str(columns[name]))}" for name in _EXTRA if name in columns)
 
 
 # In pytest-benchmark's format, each trial is one round. Its value is in seconds per call.
@@ -200,28 +186,16 @@ def commit_info(machine: Machine) -> dict[str, Any]:
 
 
 def taken_at(stored: StoredRun) -> str:
-    """When the run began, in ISO format.
-
-    The time is that of the first row. For a run without rows, it is the time its file was written.
-    """
-    path = stored.path
-    for rows in row_paths(path)[0]:
-        with rows.open("rb") as file:
-            line = file.readline(16_000_000)
-        # An incomplete row, a foreign one, or one from before rows had a time.
-        with suppress(ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
-            return _iso(float(json.loads(line)["at"]))
-    summary = path / "summary.csv"
-    written = summary if summary.is_file() else path
-    return _iso(written.stat().st_mtime)
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+    """When the run began, in ISO format. For a run without rows, it is the time its file was written."""
+    summary = stored.path / "summary.csv"
+    written = summary if summary.is_file() else stored.path
+    return began(stored.path) or datetime.fromtimestamp(written.stat().st_mtime, UTC).isoformat()
 
 
 def rounds_of(run: Path) -> dict[Case, list[float]]:
-    """The value of every trial in a run's rows, by case, in the order they were taken."""
+    """The value of every trial in a run's rows, by case, in the order they were taken; empty without rows."""
+    if not (run / "rows").is_dir():
+        return {}
     past, _ = read_resume_state(run)
     return {case: list(map(attrgetter("value_s"), trials)) for case, trials in past.trials.items()}
 
@@ -290,7 +264,7 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
     timed = [line for line in stored.lines if line.status == "ok" and line.time_s is not None]
     if not timed:
         raise UsageError(f"{stored.path} has no times to export")
-    rounds = rounds_of(stored.path) if (stored.path / "rows").is_dir() else {}
+    rounds = rounds_of(stored.path)
     precision = stored.config.get("precision") or {}
     content = {
         "machine_info": machine_info(stored.machine),
@@ -304,7 +278,6 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
 
 def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
     which = overrides(line)
-    columns = {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
     name = f"{formatting.printable(line.impl)}[{which}]"
     assert line.time_s is not None
     if values_s:
@@ -318,7 +291,7 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         "fullname": f"attn-harness::{name}",
         "params": line.case.as_dict(),
         "param": which,
-        "extra_info": {**columns, "rounds_are": "trials" if values_s else "an interval"},
+        "extra_info": {**known_columns(line), "rounds_are": "trials" if values_s else "an interval"},
         "options": {
             "disable_gc": True,
             "timer": "perf_counter",
@@ -329,3 +302,44 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         },
         "stats": stats,
     }
+
+
+# Viewers of kernel benchmarks. Each has a template, which reads the `line` of a case and the values of its trials.
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def export_liger(stored: StoredRun) -> Exported:
+    """Export times and memory as rows of Liger's table."""
+    rows, cases, notices = export_by_template(
+        stored,
+        _TEMPLATES / "liger-csv.jinja",
+        _timed_cases(stored),
+        "y_value_20 and y_value_80 are quantiles of trials, and of estimate-95 the ends of its 95 % interval",
+        np=np,
+        defaults=DEFAULTS,
+    )
+    return Exported(file_io.to_csv(pd.DataFrame(json.loads(rows))).encode(), cases, notices)
+
+
+def export_hud(stored: StoredRun) -> Exported:
+    """Export time, peak memory, FLOPs and depth as records of the third version of PyTorch's HUD."""
+    notice = "extra_info has the 95 % interval of time_s"
+    return export_by_template(stored, _TEMPLATES / "pytorch-hud.jinja", _timed_cases(stored), notice)
+
+
+def export_huggingface(stored: StoredRun) -> Exported:
+    """Export the times of trials as `kernels benchmark` writes those of calls."""
+    return export_by_template(
+        stored,
+        _TEMPLATES / "huggingface-kernels.jinja",
+        [case for case in _timed_cases(stored) if case["values_s"]],
+        "an iteration is a trial in the run's rows; the estimate and its 95 % interval are left out",
+        np=np,
+    )
+
+
+def _timed_cases(stored: StoredRun) -> list[dict[str, Any]]:
+    """The cases that have not failed and have no suspect time."""
+    rounds = rounds_of(stored.path)
+    lines = [line for line in stored.lines if line.status == "ok" and line.suspect is None]
+    return [{"line": line, "values_s": rounds.get(line.case, [])} for line in lines]

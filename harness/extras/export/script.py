@@ -23,11 +23,11 @@ from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.executor import Executor, short_executor
+from harness.extras import Exported
 from harness.study.complete_lines import with_ratio_to
 from harness.study.laws.roofline import roofs, with_suspects
 
 from . import script_parts
-from .formats import Exported
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
