@@ -3,7 +3,11 @@
 This file has what several extras need, as they do not import one another.
 """
 
+import json
 from collections.abc import Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,15 +18,13 @@ if TYPE_CHECKING:
 
 def mean_interval(values: Any) -> tuple[float, float, float]:
     """The mean of the values, and the ends of its 95 % t-interval, which are infinite for a single value."""
-
+    import numpy as np
     from scipy.special import stdtrit
 
-    mean, number = float(sum(values) / len(values)), len(values)
+    mean, number = float(np.mean(values)), len(values)
     if number < 2:
-        return mean, float("-inf"), float("inf")
-    half = float(
-        stdtrit(number - 1, 0.975) * (sum((value - mean) ** 2 for value in values) / (number - 1) / number) ** 0.5
-    )
+        return mean, -inf, inf
+    half = float(stdtrit(number - 1, 0.975) * np.std(values, ddof=1) / number**0.5)
     return mean, mean - half, mean + half
 
 
@@ -63,10 +65,6 @@ def export_by_template(
 
 def began(run: Path) -> str | None:
     """When the first row of a run was written, in ISO format; None without a row that says it."""
-    import json
-    from contextlib import suppress
-    from datetime import UTC, datetime
-
     from harness.core.results.row_files import row_paths
 
     for path in row_paths(run)[0]:
@@ -78,10 +76,11 @@ def began(run: Path) -> str | None:
 
 def known_columns(line: "CaseResult") -> dict[str, Any]:
     """The columns of the line that are neither None nor an infinite or NaN float."""
-    from math import isfinite
-
     from harness.core.results.columns import COLUMNS
 
     columns = {name: getattr(line, name) for name in COLUMNS}
-    unknown = {name for name, cell in columns.items() if cell is None or (type(cell) is float and not isfinite(cell))}
-    return {name: columns[name] for name in columns if name not in unknown}
+    return {
+        name: cell
+        for name, cell in columns.items()
+        if isinstance(cell, str | int) or (cell is not None and isfinite(cell))
+    }
