@@ -6,7 +6,6 @@ The script imports the project's layers, and holds the user's own files. A comme
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -152,16 +151,16 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     names = _side_names(lines)
     built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
     truths = _truths({name: side["reference"] for name, side in zip(names, described, strict=True)}, built)
-    inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
+    first = next((side for side in described if side["inputs"] is not None), described[0])
+    inputs = first["inputs"]
     targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
     targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
     names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else script_parts.NAMES_OF_FUNCTIONS)]
     names_in_script += [described_input["name"] for described_input in inputs or ()]
     modules = dict(chain.from_iterable(side["modules"].items() for side in described))
     source = script_parts.source_of(targets, modules, names_in_script)
-    script = script_parts.Script(
-        lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described)
-    )
+    checks = _checked_lengths(lines, described)
+    script = script_parts.Script(lines[0].case, names, built, source, truths, first, checks)
     if inputs is not None:
         more = {"kind": "functions.py.jinja", "result": "results({})", **script_parts.function_parts(script)}
     else:
@@ -170,12 +169,6 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
     last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
     title, comments = _header(stored, lines, source)
-    about = {"title": title, "comments": comments, "last_words": last_words}
-    return _templates().get_template("script.py.jinja").render(script=script, **about, **more)
-
-
-@cache
-def _templates() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
@@ -184,7 +177,8 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["repr"] = repr
-    return environment
+    template = environment.get_template("script.py.jinja")
+    return template.render(script=script, title=title, comments=comments, last_words=last_words, **more)
 
 
 def _doubt(line: CaseResult) -> str:

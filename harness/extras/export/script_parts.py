@@ -121,7 +121,7 @@ DESCRIBE_CALL = TrialKind(
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
-# How a layer is built and called: see `harness.core.trial.described_call`.
+# How a layer is built and called: see `harness.extras.export.trials`.
 Description = Mapping[str, Any]
 
 
@@ -131,7 +131,7 @@ class Script:
 
     - `case`, `names`: one of its cases, which have the same sizes, and the name of each side.
     - `built`: each side by its name, and the reference if the script has it, as `describe_call` describes them.
-    - `described`: the whole answers of `describe_call`, one for each side.
+    - `first`: the whole answer of `describe_call` for the first side, or for the function beside a layer.
     - `truths`: for each side, the name of what is right in float64: a reference in `built`, or the side itself.
     - `checks`: the lengths at which the sides are compared with it, each with the largest relative error allowed.
     """
@@ -141,13 +141,8 @@ class Script:
     built: Mapping[str, Description]
     source: ScriptSource
     truths: Mapping[str, str]
-    described: Sequence[Description]
+    first: Description
     checks: Mapping[int, float]
-
-    @property
-    def first(self) -> Description:
-        """The description of the first side, or of the function beside a layer."""
-        return next((side for side in self.described if side["inputs"] is not None), self.described[0])
 
     @property
     def has_reference(self) -> bool:
