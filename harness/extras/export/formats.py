@@ -244,9 +244,10 @@ def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None
     hi_s = hi_s if hi_s is not None and time_s <= hi_s < math.inf else time_s
     lo_s = lo_s if hi_s > time_s and lo_s is not None and lo_s <= time_s else time_s
     rounds = max(1, trials)
-    of_estimate = {name: value for name, value in statistics_of([time_s]).items() if name != "data"}
+    statistics = statistics_of([time_s])
+    del statistics["data"]
     return {
-        **of_estimate,
+        **statistics,
         **dict.fromkeys(("max", "q3", "hd15iqr"), hi_s),
         "stddev": (hi_s - lo_s) / 2 / NORMAL * math.sqrt(rounds),
         "rounds": rounds,
