@@ -235,24 +235,23 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-COLUMNS = (
+# The columns of `published_claims.csv` and `published.csv`.
+_OF_CLAIMS = [
     *("claim", "verdict", "measured", "reason", "kind", "quantity"),
     *("impl", "over", "at", "against", "wanted", "within", "source"),
-)
+]
+_OF_FIGURES = [
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
+    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
+]
 
 
-def judged_claims_table(judged: Sequence[JudgedClaim]) -> "pd.DataFrame":
-    """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
-    import pandas as pd
-
-    return pd.DataFrame([_claim_row(each.claim, each.judgement) for each in judged], columns=list(COLUMNS))
-
-
-def _claim_row(claim: Claim, judgement: Judgement) -> dict[str, object]:
+def _claim_row(judged: JudgedClaim) -> dict[str, object]:
+    claim = judged.claim
     impl, over = claim.of
     return {
         **vars(claim),
-        **vars(judgement),
+        **vars(judged.judgement),
         "claim": claim.says,
         "kind": claim.kind,
         "impl": impl,
@@ -265,17 +264,22 @@ def _claim_row(claim: Claim, judgement: Judgement) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class FigureComparison:
-    """A published figure and its measurement; `measured` is None if no case of the run matches."""
+    """A published figure and its measurement in the case with the key `case`.
+
+    The key is empty if no case of the run matches. `known` is None if no number was measured; `ended` then says why.
+    """
 
     figure: Figure
-    measured: MeasuredValue | None
+    known: Known | None = None
+    ended: str = NOT_MEASURED
+    case: str = ""
 
     @property
     def ratio(self) -> float | None:
         """The measured value over the published one; None if either is missing."""
-        if self.figure.value is None or self.measured is None or self.measured.known is None:
+        if self.figure.value is None or self.known is None:
             return None
-        return self.measured.known[0] / self.figure.value
+        return self.known[0] / self.figure.value
 
 
 def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComparison]:
@@ -287,29 +291,15 @@ def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComp
     for figure in paper.figures:
         alike = measured_value(lines, figure.quantity, figure.of, figure.over, figure.at)
         best = max(alike, key=lambda value: (value.line.d_model, value.line.batch_size), default=None)
-        comparisons.append(FigureComparison(figure, best))
+        if best is None:
+            comparisons.append(FigureComparison(figure))
+        else:
+            comparisons.append(FigureComparison(figure, best.known, best.ended, best.line.case.key))
     return comparisons
 
 
-PUBLISHED_COLUMNS = (
-    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
-    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
-)
-
-
-def published_table(comparisons: Sequence[FigureComparison]) -> "pd.DataFrame":
-    """Return the figures as a tidy DataFrame: `published.csv`.
-
-    For a case without a number, `measured_ended` says how it ended.
-    """
-    import pandas as pd
-
-    return pd.DataFrame([_published_row(comparison) for comparison in comparisons], columns=list(PUBLISHED_COLUMNS))
-
-
 def _published_row(comparison: FigureComparison) -> dict[str, object]:
-    figure, measured = comparison.figure, comparison.measured
-    value = measured.known if measured else None
+    figure = comparison.figure
     return {
         **vars(figure),
         "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
@@ -317,10 +307,10 @@ def _published_row(comparison: FigureComparison) -> dict[str, object]:
         "at": size_text(figure.at),
         "published": figure.value,
         "published_ended": figure.ended,
-        **dict(zip(("measured", "measured_lo", "measured_hi"), value or (None, None, None), strict=True)),
-        "measured_ended": "" if value else measured.ended if measured else NOT_MEASURED,
+        **dict(zip(("measured", "measured_lo", "measured_hi"), comparison.known or (None, None, None), strict=True)),
+        "measured_ended": comparison.ended,
         "ratio": comparison.ratio,
-        "case": measured.line.case.key if measured else "",
+        "case": comparison.case,
     }
 
 
@@ -343,9 +333,11 @@ class PublishedFindings:
     @property
     def tables(self) -> dict[str, "pd.DataFrame"]:
         """The tables to write, by the names of their files."""
+        import pandas as pd
+
         return {
-            "published.csv": published_table(self.figures),
-            "published_claims.csv": judged_claims_table(self.claims),
+            "published.csv": pd.DataFrame(map(_published_row, self.figures), columns=_OF_FIGURES),
+            "published_claims.csv": pd.DataFrame(map(_claim_row, self.claims), columns=_OF_CLAIMS),
         }
 
     def section(self, hardware: str) -> Section:
@@ -422,11 +414,7 @@ def _figure_row(comparison: FigureComparison) -> Row:
         f"{symbols.get(axis, axis)} = {' '.join(map(str, values))}" for axis, values in figure.differing.items()
     )
     published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
-    measured = NOT_MEASURED
-    if comparison.measured is not None:
-        measured = (
-            _figure_number(comparison.measured.known[0]) if comparison.measured.known else comparison.measured.ended
-        )
+    measured = _figure_number(comparison.known[0]) if comparison.known else comparison.ended
     return (layer, where, published, measured, formatting.if_known(ratio, _figure_number))
 
 
