@@ -18,13 +18,12 @@ from harness.core.layers.layer_lookup import source_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of
-from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
+from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, device_kind, present_axis
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
-from harness.core.run.executor import Executor, short_executor
+from harness.core.run.executor import short_executor
 from harness.extras import Exported
 from harness.study.complete_lines import with_ratio_to
-from harness.study.laws.roofline import roofs, with_suspects
 
 from . import script_parts
 
@@ -39,25 +38,25 @@ _VALUES = {value for axis in AXES.values() for value in axis.values}
 
 
 def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
-    """The script of some cases. Trials tell how their layers are called."""
-    with short_executor() as executor:
-        return export_script(stored, cases, executor)
+    """The script of one case, or of two that differ in the layer. The texts in `cases` describe them: see `chosen`.
 
-
-def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -> Exported:
-    """The script of one case, or of two that differ in the layer. `texts` describe them: see `chosen`.
-
-    Raises UsageError if no script can hold the case.
+    Trials tell how the layers are called. Raises UsageError if no script can hold the case.
     """
-    if len(texts) > 2:
+    if len(cases) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in texts or [""]]
+    lines = [chosen(stored, text) for text in cases or [""]]
     _check(lines)
-    described = [_described(line.case, executor) for line in lines]
+    described: list[script_parts.Description] = []
+    with short_executor() as executor:
+        for line in lines:
+            outcome = executor.ask("describe_call", line.case)
+            if not outcome.ok:
+                raise UsageError(f"{line.impl} cannot be exported: {outcome.reason}")
+            described.append(outcome.values)
     if len(lines) == 2 and (reason := script_parts.differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
-    lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
+    lines = [replace(line, device=device_kind(line.device)) for line in lines]
     return Exported(_text(stored, lines, described).encode(), len(lines))
 
 
@@ -137,14 +136,6 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"{line.case} cannot run: {line.reason}")
         if source_of(line.impl):
             raise UsageError(f"{line.impl} is a file that runs by itself: there is no script of it")
-
-
-def _described(case: Case, executor: Executor) -> script_parts.Description:
-    """How the layer is built and called: see `harness.extras.export.trials`."""
-    outcome = executor.ask("describe_call", case)
-    if not outcome.ok:
-        raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")
-    return dict(outcome.values)
 
 
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[script_parts.Description]) -> str:
