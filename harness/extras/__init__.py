@@ -53,14 +53,10 @@ def export_by_template(
     left_out = f"{counted(left, 'case')} failed, suspect or without what {template.stem} holds"
     if not cases:
         raise UsageError(f"{stored.path} has nothing to export: {left_out} ({notice})")
-    text = Template(template.read_text("utf-8"), undefined=ChainableUndefined).render(
-        cases=cases,
-        machine=stored.machine,
-        began=began(stored.path) or "unknown",
-        known_columns=known_columns,
-        **context,
-    )
-    return Exported(text.encode(), len(cases), [f"{left_out} left out", notice] if left else [notice])
+    notices = [f"{left_out} left out", notice] if left else [notice]
+    of_run = {"machine": stored.machine, "began": began(stored.path) or "unknown", "known_columns": known_columns}
+    writer = Template(template.read_text("utf-8"), undefined=ChainableUndefined)
+    return Exported(writer.render(cases=cases, **of_run, **context).encode(), len(cases), notices)
 
 
 def began(run: Path) -> str | None:

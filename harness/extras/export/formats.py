@@ -185,13 +185,6 @@ def commit_info(machine: Machine) -> dict[str, Any]:
     }
 
 
-def taken_at(stored: StoredRun) -> str:
-    """When the run began, in ISO format. For a run without rows, it is the time its file was written."""
-    summary = stored.path / "summary.csv"
-    written = summary if summary.is_file() else stored.path
-    return began(stored.path) or datetime.fromtimestamp(written.stat().st_mtime, UTC).isoformat()
-
-
 def rounds_of(run: Path) -> dict[Case, list[float]]:
     """The value of every trial in a run's rows, by case, in the order they were taken; empty without rows."""
     if not (run / "rows").is_dir():
@@ -206,6 +199,7 @@ def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
     Quartiles and outliers are defined as in pytest-benchmark.
     """
     ordered = np.sort(values_s)
+    total = float(ordered.sum())
     middle, spread = float(ordered.mean()), float(ordered.std(ddof=1)) if len(ordered) > 1 else 0.0
     q1, median, q3 = np.quantile(ordered, (0.25, 0.5, 0.75), method="hazen").tolist()
     low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
@@ -227,8 +221,8 @@ def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
         "outliers": f"{beyond_spread};{beyond_fences}",
         "ld15iqr": float(within[0]),
         "hd15iqr": float(within[-1]),
-        "ops": len(ordered) / float(ordered.sum()),
-        "total": float(ordered.sum()),
+        "ops": len(ordered) / total,
+        "total": total,
         "data": list(values_s),
         "iterations": 1,
     }
@@ -266,12 +260,14 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
     if not timed:
         raise UsageError(f"{stored.path} has no times to export")
     rounds = rounds_of(stored.path)
+    summary = stored.path / "summary.csv"
+    written = summary if summary.is_file() else stored.path
     precision = stored.config.get("precision") or {}
     content = {
         "machine_info": machine_info(stored.machine),
         "commit_info": commit_info(stored.machine),
         "benchmarks": [_benchmark(line, rounds.get(line.case, ()), precision) for line in timed],
-        "datetime": taken_at(stored),
+        "datetime": began(stored.path) or datetime.fromtimestamp(written.stat().st_mtime, UTC).isoformat(),
         "version": _VERSION,
     }
     return Exported(_as_json(content), len(timed), _left_out(stored, timed, "without a time"))
@@ -311,15 +307,11 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 def export_liger(stored: StoredRun) -> Exported:
     """Export times and memory as rows of Liger's table."""
-    rows, cases, notices = export_by_template(
-        stored,
-        _TEMPLATES / "liger-csv.jinja",
-        _timed_cases(stored),
-        "y_value_20 and y_value_80 are quantiles of trials, and of estimate-95 the ends of its 95 % interval",
-        np=np,
-        defaults=DEFAULTS,
-    )
-    return Exported(file_io.to_csv(pd.DataFrame(json.loads(rows))).encode(), cases, notices)
+    template, cases = _TEMPLATES / "liger-csv.jinja", _timed_cases(stored)
+    notice = "y_value_20 and y_value_80 are quantiles of trials, and of estimate-95 the ends of its 95 % interval"
+    exported = export_by_template(stored, template, cases, notice, np=np, defaults=DEFAULTS)
+    rows = pd.DataFrame(json.loads(exported.content))
+    return exported._replace(content=file_io.to_csv(rows).encode())
 
 
 def export_hud(stored: StoredRun) -> Exported:
@@ -330,13 +322,9 @@ def export_hud(stored: StoredRun) -> Exported:
 
 def export_huggingface(stored: StoredRun) -> Exported:
     """Export the times of trials as `kernels benchmark` writes those of calls."""
-    return export_by_template(
-        stored,
-        _TEMPLATES / "huggingface-kernels.jinja",
-        [case for case in _timed_cases(stored) if case["values_s"]],
-        "an iteration is a trial in the run's rows; the estimate and its 95 % interval are left out",
-        np=np,
-    )
+    cases = [case for case in _timed_cases(stored) if case["values_s"]]
+    notice = "an iteration is a trial in the run's rows; the estimate and its 95 % interval are left out"
+    return export_by_template(stored, _TEMPLATES / "huggingface-kernels.jinja", cases, notice, np=np)
 
 
 def _timed_cases(stored: StoredRun) -> list[dict[str, Any]]:
