@@ -7,10 +7,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import __version__
 from harness.core.config.machine import part
@@ -161,7 +160,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
     title, comments = _header(stored, lines, source)
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=PackageLoader("harness.extras.export"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -184,7 +183,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     Sides with equal references share it.
     """
     first, *further = references.values()
-    shared = first is not None and all(other == first for other in further)
+    shared = all(other == first for other in further)
     names = {
         name: script_parts.REFERENCE if shared else f"{script_parts.REFERENCE} of {name}"
         for name, reference in references.items()

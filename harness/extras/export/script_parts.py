@@ -177,13 +177,13 @@ _UNEQUAL = {"cumulative lengths": "torch.tensor([0, *LENGTHS[n]]).cumsum(0)", "l
 
 def differing(described: Sequence[Description]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
-    layers = [side["layer"] for side in described if side["inputs"] is None]
+    layers = [side for side in described if side["inputs"] is None]
     functions = [_in_one_layout(side) for side in described if side["inputs"] is not None]
-    if len({side["input_width"] for side in described if side["inputs"] is None}) > 1:
+    if len({side["input_width"] for side in layers}) > 1:
         return "both layers of a script take the same input: one of these takes q, k and v side by side, (b, n, 3d)"
     if len(functions) == 2 and functions[0] != functions[1]:
         return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
-    if len(functions) == 1 and not all(_takes_packed(layer, functions[0]) for layer in layers):
+    if len(functions) == 1 and not all(_takes_packed(side["layer"], functions[0]) for side in layers):
         return (
             "a script does not compare a layer with a function, unless it is one of sdpa.* with the same heads: give "
             "one --case, or compare with a function such as impl=torch.nn.functional:scaled_dot_product_attention"
