@@ -47,18 +47,18 @@ def measured_value(
     """
     if against:
         elsewhere = measured_value(lines, quantity, of, over, {**at, **against})
-        there = {_place(value.line, False, against): value for value in elsewhere}
+        there = {_place(value.line, against): value for value in elsewhere}
         here = measured_value(lines, quantity, of, over, at)
-        both = [(value, there.get(_place(value.line, False, against))) for value in here]
+        both = [(value, there.get(_place(value.line, against))) for value in here]
         return [_divided(value.line, value, other) for value, other in both if other is not None]
     of_layer = (line for line in lines if line.impl == of)
     matching = (line for line in of_layer if all(_value(line, axis) in values for axis, values in at.items()))
     mine = sorted(matching, key=attrgetter("seq_len"))
     if not over:
         return [_known(line, quantity) for line in mine]
-    any_heads = bool({of, over} & layers_without_heads(lines))
-    divisors = {_place(line, any_heads): line for line in lines if line.impl == over}
-    pairs = [(line, divisors.get(_place(line, any_heads))) for line in mine]
+    ignored = {"num_heads"} if {of, over} & layers_without_heads(lines) else set()
+    divisors = {_place(line, ignored): line for line in lines if line.impl == over}
+    pairs = [(line, divisors.get(_place(line, ignored))) for line in mine]
     return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
 
 
@@ -66,10 +66,9 @@ def _value(line: CaseResult, axis: str) -> Any:
     return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
 
 
-def _place(line: CaseResult, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
-    """The point of a line, without the axes `but`. With `any_heads`, the number of heads is ignored."""
-    axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
-    return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
+def _place(line: CaseResult, ignored: Collection[str]) -> tuple[Any, ...]:
+    """The point of a line, without the layer and the `ignored` axes."""
+    return tuple(getattr(line, axis) for axis in AXES if axis not in ("impl", *ignored))
 
 
 def _known(line: CaseResult, quantity: str) -> MeasuredValue:
@@ -135,9 +134,6 @@ def _size(line: CaseResult) -> tuple[int, int]:
     return line.d_model, line.num_heads
 
 
-_OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
-
-
 def _widest(points: _Points) -> _Points:
     """The points with the largest width and, of these, the most heads."""
     widest = max(_size(line) for line, _ in points)
@@ -146,8 +142,8 @@ def _widest(points: _Points) -> _Points:
 
 def _along_n(points: _Points) -> _Points:
     """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
-    rows = grouped(points, lambda point: attrgetter(*_OTHERS)(point[0]))
-    return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
+    rows = grouped(points, lambda point: _place(point[0], ["seq_len"]))
+    return max(rows.values(), key=lambda row: (len(row), *_size(row[0][0])))
 
 
 def _verdict(known: Known, least: float, most: float) -> str:
@@ -351,20 +347,14 @@ class PublishedFindings:
             + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
             *(note.rstrip(".") for note in paper.notes),
         ]
-        columns = {
-            "the paper's claim": "claim",
-            "verdict": "verdict",
-            "measured": "formula",
-            "why": "why",
-            "source": "why",
-        }
+        kinds = {"verdict": "verdict", "measured": "formula", "why": "why", "source": "why"}
         of = attrgetter("claim.says", "judgement.verdict", "judgement.measured", "judgement.reason", "claim.source")
         return Section(
             f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
             [
                 *(Sentence(f"{sentence}.") for sentence in about if sentence),
                 Sentence(self.sentences[0]),
-                Table(columns, [*map(of, self.claims)]).without_empty("source"),
+                Table({"the paper's claim": "claim", **kinds}, [*map(of, self.claims)]).without_empty("source"),
                 *_figure_tables(self.figures),
             ],
         )
@@ -384,19 +374,14 @@ def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -
 def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
     """A table for each published table and quantity, with the source and the published hardware."""
     columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
-    for (name, what), group in grouped(
-        figures, lambda comparison: (comparison.figure.table, comparison.figure.quantity)
-    ).items():
+    groups = grouped(figures, attrgetter("figure.table", "figure.quantity"))
+    for (name, what), group in groups.items():
         first, quantity = group[0].figure, QUANTITIES[what]
         unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
         parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
         origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
-        yield Table(
-            columns,
-            [_figure_row(comparison) for comparison in group],
-            title=f"{name}: {quantity.title}{unit}",
-            about=origin,
-        )
+        rows = [_figure_row(comparison) for comparison in group]
+        yield Table(columns, rows, title=f"{name}: {quantity.title}{unit}", about=origin)
 
 
 def _claim_sentence(judged: JudgedClaim) -> str:
