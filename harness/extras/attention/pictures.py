@@ -402,7 +402,7 @@ def _name(axes: Axes, labels: Sequence[str], families: Sequence[str], side: floa
     step = max(1, round(5.5 / letters + 0.2))
     places = range(0, n, step)
     # `parse_math`: a dollar sign in a word does not start mathematics.
-    style: dict[str, Any] = {"fontsize": max(letters, 5.5), "fontfamily": list(families), "parse_math": False}
+    style: dict[str, Any] = {"fontsize": max(letters, 5.5), "fontfamily": families, "parse_math": False}
     axes.set_xticks(places, [labels[i] for i in places] if below else [], rotation=90, **style)
     axes.set_yticks(places, [labels[i] for i in places] if left else [], **style)
     axes.tick_params(length=0)
