@@ -160,7 +160,7 @@ def impl_name_of(layer: object) -> str:
         return layer
     if isinstance(layer, functools.partial):
         return _name_of_partial(layer)
-    if not isinstance(layer, type) and (not callable(layer) or not hasattr(layer, "__qualname__")):
+    if not callable(layer) or not hasattr(layer, "__qualname__"):
         raise UsageError(
             f"{_short(layer)} is neither a class nor a function: give the class itself, as in scaling(MyLayer), which "
             "is built at each size as MyLayer(d_model=…, num_heads=…), or the name of a callable, as 'module:name'"
