@@ -151,11 +151,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     source = script_parts.source_of(targets, modules, names_in_script)
     checks = _checked_lengths(lines, described)
     script = script_parts.Script(lines[0].case, names, built, source, truths, first, checks)
-    if inputs is not None:
-        more = {"kind": "functions.py.jinja", "result": "results({})", **script_parts.function_parts(script)}
-    else:
-        result = "results(call_of({}))" if script.case.trains else "call_of({})().double()"
-        more = {"kind": "layers.py.jinja", "result": result}
+    of_functions = script_parts.function_parts(script) if inputs is not None else {}
     doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
     last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
     title, comments = _header(stored, lines, source)
@@ -168,7 +164,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     )
     environment.filters["repr"] = repr
     template = environment.get_template("script.py.jinja")
-    return template.render(script=script, title=title, comments=comments, last_words=last_words, **more)
+    return template.render(script=script, title=title, comments=comments, last_words=last_words, **of_functions)
 
 
 def _doubt(line: CaseResult) -> str:

@@ -16,11 +16,6 @@ from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, Tria
 _LAYERS, _PROJECT = "impls", "attn-harness"
 # The names that the importer of the user's modules binds.
 IMPORTER_NAMES = ("sys", "ExecutionLoader", "MetaPathFinder", "spec_from_loader", "MODULES", "OwnModules")
-_IMPORTS_OF_IMPORTER = (
-    "import sys",
-    "from importlib.abc import ExecutionLoader, MetaPathFinder",
-    "from importlib.util import spec_from_loader",
-)
 
 
 @dataclass
@@ -64,9 +59,7 @@ def source_of(targets: Iterable[str], modules: Mapping[str, str], names_in_scrip
             package = _PROJECT if top == _LAYERS else top
             if top != "torch" and top not in sys.stdlib_module_names and package not in source.packages:
                 source.packages.append(package)
-    if modules:
-        source.imports += _IMPORTS_OF_IMPORTER
-        source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
+    source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
     return source
 
 
