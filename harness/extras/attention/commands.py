@@ -96,9 +96,8 @@ def _number(word: str) -> int:
     return int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
 
 
-_REACH_LAYERS = ("rnn.elman", "rnn.gru", "rnn.lstm", "rnn.mingru", "attention.packed")
 _GRADIENT_REACH_KEYS = (
-    Key("impl", layer, _REACH_LAYERS, many=True),
+    Key("impl", layer, ("rnn.elman", "rnn.gru", "rnn.lstm", "rnn.mingru", "attention.packed"), many=True),
     Key("seq_len", whole, 128, most=65536),
     Key("d_model", whole, 32, most=_MOST_FEATURES),
     Key("num_heads", whole, 4, most=_MOST_FEATURES),

@@ -47,8 +47,8 @@ class Finding:
         (directory / PLOTS).mkdir(parents=True, exist_ok=True)
         table = directory / f"{self.name}.csv"
         written = [*save(self.figure, directory / PLOTS / self.name), table]
-        header, *rows = [[_escaped(cell) for cell in row] for row in (self.header, *self.rows)]
-        table.write_text(file_io.to_csv(pd.DataFrame(rows, columns=header)), encoding="utf-8")
+        rows = [list(map(_escaped, row)) for row in self.rows]
+        table.write_text(file_io.to_csv(pd.DataFrame(rows, columns=list(self.header))), encoding="utf-8")
         return written
 
 
@@ -129,17 +129,15 @@ class Rate:
 
 @dataclass(frozen=True)
 class Decay:
-    """The `rate` over distances 1 to `fitted`, and the rates `near` and `far` of the two halves of this range.
+    """The `rate` over distances 1 to `fitted`; None if there are too few distances.
 
-    All three rates are None if there are too few distances. The farthest distance with a value above 0 is `reach`;
-    `ends` says whether farther distances exist. If `underflows`, values beyond `fitted` may exist but be too small
-    for a float64. If `steady`, one line describes both halves.
+    The shares that each step keeps in the two `halves` of this range are None if one line describes both. The farthest
+    distance with a value above 0 is `reach`; `ends` says whether farther distances exist. If `underflows`, values
+    beyond `fitted` may exist but be too small for a float64.
     """
 
     rate: Rate | None
-    near: Rate | None
-    far: Rate | None
-    steady: bool
+    halves: tuple[float, float] | None
     fitted: int
     reach: int
     ends: bool
@@ -148,25 +146,21 @@ class Decay:
 
 def decay(norms: Floats) -> Decay:
     """Fit the decay of `norms`, shape (seeds, n), over distances 0 to n − 1. No norm may be negative."""
-    present = np.flatnonzero((norms > 0).any(axis=0))
-    reach = int(present[-1]) if len(present) else 0
-    ends = reach < norms.shape[1] - 1
-    fitted = max(0, min(map(_last_sound, norms)))
+    farthest = norms.shape[1] - 1
+    reach = int(max(np.flatnonzero((norms > 0).any(axis=0)), default=0))
+    # From there on, the norms of some seed are 0 or too small to be exact.
+    lost = int(min(np.flatnonzero((norms < FLOOR).any(axis=0)), default=farthest + 1))
+    fitted = max(0, lost - 1)
     last = norms[:, fitted]
-    underflows = fitted < norms.shape[1] - 1 and bool(((last > 0) & (last < FLOOR / np.finfo(float).eps)).any())
-    if fitted < _LEAST_POINTS:
-        return Decay(None, None, None, True, fitted, reach, ends, underflows)
-    logs = np.log(norms[:, 1 : fitted + 1])
-    middle = fitted // 2
-    near, far = _slopes(logs[:, :middle]), _slopes(logs[:, middle:])
-    steady = _steady(near, far, fitted)
-    return Decay(_rate(_slopes(logs)), _rate(near), _rate(far), steady, fitted, reach, ends, underflows)
-
-
-def _last_sound(norms: Floats) -> int:
-    """The last distance before the norms of one seed become 0 or too small to be exact."""
-    lost = np.flatnonzero(norms < FLOOR)
-    return int(lost[0]) - 1 if len(lost) else len(norms) - 1
+    underflows = fitted < farthest and bool(((last > 0) & (last < FLOOR / np.finfo(float).eps)).any())
+    rate = halves = None
+    if fitted >= _LEAST_POINTS:
+        logs = np.log(norms[:, 1 : fitted + 1])
+        rate = _rate(_slopes(logs))
+        near, far = _slopes(logs[:, : fitted // 2]), _slopes(logs[:, fitted // 2 :])
+        if not _steady(near, far, fitted):
+            halves = _rate(near).value, _rate(far).value
+    return Decay(rate, halves, fitted, reach, reach < farthest, underflows)
 
 
 def _slopes(logs: Floats) -> Floats:
@@ -221,8 +215,7 @@ def gradient_reach(norms: Mapping[str, Floats], legends: Mapping[str, str], head
 
 def _line(axes: Axes, norms: Floats, look: Look, says: str) -> None:
     """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
-    positive = np.where(norms > 0, norms, np.nan)
-    is_positive = ~np.isnan(positive).any(axis=0)
+    is_positive = (norms > 0).all(axis=0)
     distance = np.arange(norms.shape[1])
     lo, median, hi = np.where(is_positive, np.quantile(norms, _QUARTERS, axis=0), np.nan)
     axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
@@ -239,11 +232,9 @@ def gradient_reach_sentence(fitted: Decay) -> str:
     if fitted.rate is None:
         return f"too few distances to tell a rate.{_beyond_text(fitted)}"
     halves = ""
-    if not fitted.steady and fitted.near and fitted.far:
-        middle = fitted.fitted // 2
-        halves = (
-            f" Not at one rate: {fitted.near.value:.3f} a step up to {middle} tokens, {fitted.far.value:.3f} beyond."
-        )
+    if fitted.halves:
+        near, far = fitted.halves
+        halves = f" Not at one rate: {near:.3f} a step up to {fitted.fitted // 2} tokens, {far:.3f} beyond."
     return f"{_trend(fitted, fitted.rate)}{halves}{_beyond_text(fitted)}"
 
 
@@ -379,15 +370,14 @@ def attention_map(words: Sequence[str], weights: Floats, causal: bool, heading: 
         grid = figure.subplots(rows, columns, squeeze=False)
         # Under a causal mask the first word has a weight of 1. A linear scale would hide all other weights beside it.
         scale = PowerNorm(0.5, 0, float(weights.max()))
-        for head in range(heads):
-            axes = grid[head // columns][head % columns]
+        for head, axes in enumerate(grid.flat[:heads]):
             image = _panel(axes, weights[head], causal, scale)
             axes.set_title(f"head {head + 1}" if heads > 1 else "")
             _name(axes, labels, families, side, left=head % columns == 0, below=head + columns >= heads)
         for empty in grid.flat[heads:]:
             empty.set_axis_off()
         figure.colorbar(image, ax=grid, label="attention weight", shrink=min(1.0, 3.5 / (rows * side)), aspect=18)
-        names = (grid[0][0].set_xlabel, grid[0][0].set_ylabel) if heads == 1 else (figure.supxlabel, figure.supylabel)
+        names = (axes.set_xlabel, axes.set_ylabel) if heads == 1 else (figure.supxlabel, figure.supylabel)
         for name, says in zip(names, ("is looked at (key)", "looks (query)"), strict=True):
             name(says, fontsize=10)
     return figure
@@ -412,7 +402,7 @@ def _name(axes: Axes, labels: Sequence[str], families: Sequence[str], side: floa
     step = max(1, round(5.5 / letters + 0.2))
     places = range(0, n, step)
     # `parse_math`: a dollar sign in a word does not start mathematics.
-    style: dict[str, Any] = {"fontsize": max(letters, 5.5), "fontfamily": list(families), "parse_math": False}
+    style: dict[str, Any] = {"fontsize": max(letters, 5.5), "fontfamily": families, "parse_math": False}
     axes.set_xticks(places, [labels[i] for i in places] if below else [], rotation=90, **style)
     axes.set_yticks(places, [labels[i] for i in places] if left else [], **style)
     axes.tick_params(length=0)

@@ -25,4 +25,7 @@ FORMATS = [
     ("parquet", ".parquet", f"{_TABLES}:export_parquet"),
     ("github-action-benchmark", ".json", f"{_TABLES}:export_github_action_benchmark"),
     ("script", ".py", "harness.extras.export.script:export_cases"),
+    ("liger-csv", ".csv", f"{_TABLES}:export_liger"),
+    ("pytorch-hud", ".json", f"{_TABLES}:export_hud"),
+    ("huggingface-kernels", ".json", f"{_TABLES}:export_huggingface"),
 ]

@@ -1,4 +1,4 @@
-"""Export a run to other tools' formats: CSV, Parquet, github-action-benchmark and pytest-benchmark's JSON.
+"""Export a run to other tools' formats: tables, benchmarks of CI, and viewers of kernel benchmarks.
 
 Other tools keep a history by a case's name, so a name must not change when an axis is added. Sizes are always part of
 it. Other axes are part of it only if they differ from their defaults. All are written as on the command line of
@@ -9,14 +9,14 @@ import io
 import json
 import math
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness import __version__
 from harness.core.config.machine import Machine, part
@@ -25,22 +25,14 @@ from harness.core.model.errors import UsageError
 from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
 from harness.core.results.columns import COLUMNS, CaseResult, table
-from harness.core.results.row_files import row_paths
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.scheduler import read_resume_state
 from harness.core.stats.interval import NORMAL
+from harness.extras import Exported, began, export_by_template, known_columns
 from harness.study.laws.roofline import roofs, with_suspects
 
 # The ending of each format's files, and what writes it.
 FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
-
-
-class Exported(NamedTuple):
-    """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
-
-    content: bytes
-    cases: int
-    notices: Sequence[str] = ()
 
 
 def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
@@ -57,11 +49,6 @@ def _completed(stored: StoredRun) -> list[CaseResult]:
     from harness.study.complete_lines import complete_lines  # loads what fits cost models
 
     return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))[0]
-
-
-def has_value(value: Any) -> bool:
-    """Whether the value is neither None nor an infinite or NaN float."""
-    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _as_json(data: Any) -> bytes:
@@ -155,9 +142,8 @@ def _range(line: CaseResult) -> dict[str, str]:
 
 
 def _extra(line: CaseResult) -> str:
-    return "\n".join(
-        f"{name}: {formatting.printable(str(value))}" for name in _EXTRA if has_value(value := getattr(line, name))
-    )
+    columns = known_columns(line)
+    return "\n".join(f"{name}: {formatting.printable(str(columns[name]))}" for name in _EXTRA if name in columns)
 
 
 # In pytest-benchmark's format, each trial is one round. Its value is in seconds per call.
@@ -199,29 +185,10 @@ def commit_info(machine: Machine) -> dict[str, Any]:
     }
 
 
-def taken_at(stored: StoredRun) -> str:
-    """When the run began, in ISO format.
-
-    The time is that of the first row. For a run without rows, it is the time its file was written.
-    """
-    path = stored.path
-    for rows in row_paths(path)[0]:
-        with rows.open("rb") as file:
-            line = file.readline(16_000_000)
-        # An incomplete row, a foreign one, or one from before rows had a time.
-        with suppress(ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
-            return _iso(float(json.loads(line)["at"]))
-    summary = path / "summary.csv"
-    written = summary if summary.is_file() else path
-    return _iso(written.stat().st_mtime)
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
 def rounds_of(run: Path) -> dict[Case, list[float]]:
-    """The value of every trial in a run's rows, by case, in the order they were taken."""
+    """The value of every trial in a run's rows, by case, in the order they were taken; empty without rows."""
+    if not (run / "rows").is_dir():
+        return {}
     past, _ = read_resume_state(run)
     return {case: list(map(attrgetter("value_s"), trials)) for case, trials in past.trials.items()}
 
@@ -232,6 +199,7 @@ def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
     Quartiles and outliers are defined as in pytest-benchmark.
     """
     ordered = np.sort(values_s)
+    total = float(ordered.sum())
     middle, spread = float(ordered.mean()), float(ordered.std(ddof=1)) if len(ordered) > 1 else 0.0
     q1, median, q3 = np.quantile(ordered, (0.25, 0.5, 0.75), method="hazen").tolist()
     low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
@@ -253,8 +221,8 @@ def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
         "outliers": f"{beyond_spread};{beyond_fences}",
         "ld15iqr": float(within[0]),
         "hd15iqr": float(within[-1]),
-        "ops": len(ordered) / float(ordered.sum()),
-        "total": float(ordered.sum()),
+        "ops": len(ordered) / total,
+        "total": total,
         "data": list(values_s),
         "iterations": 1,
     }
@@ -270,9 +238,10 @@ def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None
     hi_s = hi_s if hi_s is not None and time_s <= hi_s < math.inf else time_s
     lo_s = lo_s if hi_s > time_s and lo_s is not None and lo_s <= time_s else time_s
     rounds = max(1, trials)
-    of_estimate = {name: value for name, value in statistics_of([time_s]).items() if name != "data"}
+    statistics = statistics_of([time_s])
+    del statistics["data"]
     return {
-        **of_estimate,
+        **statistics,
         **dict.fromkeys(("max", "q3", "hd15iqr"), hi_s),
         "stddev": (hi_s - lo_s) / 2 / NORMAL * math.sqrt(rounds),
         "rounds": rounds,
@@ -290,13 +259,15 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
     timed = [line for line in stored.lines if line.status == "ok" and line.time_s is not None]
     if not timed:
         raise UsageError(f"{stored.path} has no times to export")
-    rounds = rounds_of(stored.path) if (stored.path / "rows").is_dir() else {}
+    rounds = rounds_of(stored.path)
+    summary = stored.path / "summary.csv"
+    written = summary if summary.is_file() else stored.path
     precision = stored.config.get("precision") or {}
     content = {
         "machine_info": machine_info(stored.machine),
         "commit_info": commit_info(stored.machine),
         "benchmarks": [_benchmark(line, rounds.get(line.case, ()), precision) for line in timed],
-        "datetime": taken_at(stored),
+        "datetime": began(stored.path) or datetime.fromtimestamp(written.stat().st_mtime, UTC).isoformat(),
         "version": _VERSION,
     }
     return Exported(_as_json(content), len(timed), _left_out(stored, timed, "without a time"))
@@ -304,7 +275,6 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
 
 def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
     which = overrides(line)
-    columns = {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
     name = f"{formatting.printable(line.impl)}[{which}]"
     assert line.time_s is not None
     if values_s:
@@ -318,7 +288,7 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         "fullname": f"attn-harness::{name}",
         "params": line.case.as_dict(),
         "param": which,
-        "extra_info": {**columns, "rounds_are": "trials" if values_s else "an interval"},
+        "extra_info": {**known_columns(line), "rounds_are": "trials" if values_s else "an interval"},
         "options": {
             "disable_gc": True,
             "timer": "perf_counter",
@@ -329,3 +299,36 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         },
         "stats": stats,
     }
+
+
+# Viewers of kernel benchmarks. Each has a template, which reads the `line` of a case and the values of its trials.
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def export_liger(stored: StoredRun) -> Exported:
+    """Export times and memory as rows of Liger's table."""
+    template, cases = _TEMPLATES / "liger-csv.jinja", _timed_cases(stored)
+    notice = "y_value_20 and y_value_80 are quantiles of trials, and of estimate-95 the ends of its 95 % interval"
+    exported = export_by_template(stored, template, cases, notice, np=np, defaults=DEFAULTS)
+    rows = pd.DataFrame(json.loads(exported.content))
+    return exported._replace(content=file_io.to_csv(rows).encode())
+
+
+def export_hud(stored: StoredRun) -> Exported:
+    """Export time, peak memory, FLOPs and depth as records of the third version of PyTorch's HUD."""
+    notice = "extra_info has the 95 % interval of time_s"
+    return export_by_template(stored, _TEMPLATES / "pytorch-hud.jinja", _timed_cases(stored), notice)
+
+
+def export_huggingface(stored: StoredRun) -> Exported:
+    """Export the times of trials as `kernels benchmark` writes those of calls."""
+    cases = [case for case in _timed_cases(stored) if case["values_s"]]
+    notice = "an iteration is a trial in the run's rows; the estimate and its 95 % interval are left out"
+    return export_by_template(stored, _TEMPLATES / "huggingface-kernels.jinja", cases, notice, np=np)
+
+
+def _timed_cases(stored: StoredRun) -> list[dict[str, Any]]:
+    """The cases that have not failed and have no suspect time."""
+    rounds = rounds_of(stored.path)
+    lines = [line for line in stored.lines if line.status == "ok" and line.suspect is None]
+    return [{"line": line, "values_s": rounds.get(line.case, [])} for line in lines]

@@ -6,12 +6,10 @@ The script imports the project's layers, and holds the user's own files. A comme
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import __version__
 from harness.core.config.machine import part
@@ -19,15 +17,14 @@ from harness.core.layers.layer_lookup import source_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of
-from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
+from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, device_kind, present_axis
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
-from harness.core.run.executor import Executor, short_executor
+from harness.core.run.executor import short_executor
+from harness.extras import Exported
 from harness.study.complete_lines import with_ratio_to
-from harness.study.laws.roofline import roofs, with_suspects
 
 from . import script_parts
-from .formats import Exported
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
@@ -40,25 +37,25 @@ _VALUES = {value for axis in AXES.values() for value in axis.values}
 
 
 def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
-    """The script of some cases. Trials tell how their layers are called."""
-    with short_executor() as executor:
-        return export_script(stored, cases, executor)
+    """The script of one case, or of two that differ in the layer. The texts in `cases` describe them: see `chosen`.
 
-
-def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -> Exported:
-    """The script of one case, or of two that differ in the layer. `texts` describe them: see `chosen`.
-
-    Raises UsageError if no script can hold the case.
+    Trials tell how the layers are called. Raises UsageError if no script can hold the case.
     """
-    if len(texts) > 2:
+    if len(cases) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in texts or [""]]
+    lines = [chosen(stored, text) for text in cases or [""]]
     _check(lines)
-    described = [_described(line.case, executor) for line in lines]
+    described: list[script_parts.Description] = []
+    with short_executor() as executor:
+        for line in lines:
+            outcome = executor.ask("describe_call", line.case)
+            if not outcome.ok:
+                raise UsageError(f"{line.impl} cannot be exported: {outcome.reason}")
+            described.append(outcome.values)
     if len(lines) == 2 and (reason := script_parts.differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
-    lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
+    lines = [replace(line, device=device_kind(line.device)) for line in lines]
     return Exported(_text(stored, lines, described).encode(), len(lines))
 
 
@@ -140,51 +137,34 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"{line.impl} is a file that runs by itself: there is no script of it")
 
 
-def _described(case: Case, executor: Executor) -> script_parts.Description:
-    """How the layer is built and called: see `harness.extras.export.trials`."""
-    outcome = executor.ask("describe_call", case)
-    if not outcome.ok:
-        raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")
-    return dict(outcome.values)
-
-
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[script_parts.Description]) -> str:
     names = _side_names(lines)
     built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
     truths = _truths({name: side["reference"] for name, side in zip(names, described, strict=True)}, built)
-    inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
+    first = next((side for side in described if side["inputs"] is not None), described[0])
+    inputs = first["inputs"]
     targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
     targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
     names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else script_parts.NAMES_OF_FUNCTIONS)]
     names_in_script += [described_input["name"] for described_input in inputs or ()]
     modules = dict(chain.from_iterable(side["modules"].items() for side in described))
     source = script_parts.source_of(targets, modules, names_in_script)
-    script = script_parts.Script(
-        lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described)
-    )
-    if inputs is not None:
-        more = {"kind": "functions.py.jinja", "result": "results({})", **script_parts.function_parts(script)}
-    else:
-        result = "results(call_of({}))" if script.case.trains else "call_of({})().double()"
-        more = {"kind": "layers.py.jinja", "result": result}
+    checks = _checked_lengths(lines, described)
+    script = script_parts.Script(lines[0].case, names, built, source, truths, first, checks)
+    of_functions = script_parts.function_parts(script) if inputs is not None else {}
     doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
     last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
     title, comments = _header(stored, lines, source)
-    about = {"title": title, "comments": comments, "last_words": last_words}
-    return _templates().get_template("script.py.jinja").render(script=script, **about, **more)
-
-
-@cache
-def _templates() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=PackageLoader("harness.extras.export"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     environment.filters["repr"] = repr
-    return environment
+    template = environment.get_template("script.py.jinja")
+    return template.render(script=script, title=title, comments=comments, last_words=last_words, **of_functions)
 
 
 def _doubt(line: CaseResult) -> str:
@@ -199,7 +179,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     Sides with equal references share it.
     """
     first, *further = references.values()
-    shared = first is not None and all(other == first for other in further)
+    shared = all(other == first for other in further)
     names = {
         name: script_parts.REFERENCE if shared else f"{script_parts.REFERENCE} of {name}"
         for name, reference in references.items()

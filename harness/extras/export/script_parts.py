@@ -16,11 +16,6 @@ from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, Tria
 _LAYERS, _PROJECT = "impls", "attn-harness"
 # The names that the importer of the user's modules binds.
 IMPORTER_NAMES = ("sys", "ExecutionLoader", "MetaPathFinder", "spec_from_loader", "MODULES", "OwnModules")
-_IMPORTS_OF_IMPORTER = (
-    "import sys",
-    "from importlib.abc import ExecutionLoader, MetaPathFinder",
-    "from importlib.util import spec_from_loader",
-)
 
 
 @dataclass
@@ -64,9 +59,7 @@ def source_of(targets: Iterable[str], modules: Mapping[str, str], names_in_scrip
             package = _PROJECT if top == _LAYERS else top
             if top != "torch" and top not in sys.stdlib_module_names and package not in source.packages:
                 source.packages.append(package)
-    if modules:
-        source.imports += _IMPORTS_OF_IMPORTER
-        source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
+    source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
     return source
 
 
@@ -121,7 +114,7 @@ DESCRIBE_CALL = TrialKind(
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
-# How a layer is built and called: see `harness.core.trial.described_call`.
+# How a layer is built and called: see `harness.extras.export.trials`.
 Description = Mapping[str, Any]
 
 
@@ -131,7 +124,7 @@ class Script:
 
     - `case`, `names`: one of its cases, which have the same sizes, and the name of each side.
     - `built`: each side by its name, and the reference if the script has it, as `describe_call` describes them.
-    - `described`: the whole answers of `describe_call`, one for each side.
+    - `first`: the whole answer of `describe_call` for the first side, or for the function beside a layer.
     - `truths`: for each side, the name of what is right in float64: a reference in `built`, or the side itself.
     - `checks`: the lengths at which the sides are compared with it, each with the largest relative error allowed.
     """
@@ -141,13 +134,8 @@ class Script:
     built: Mapping[str, Description]
     source: ScriptSource
     truths: Mapping[str, str]
-    described: Sequence[Description]
+    first: Description
     checks: Mapping[int, float]
-
-    @property
-    def first(self) -> Description:
-        """The description of the first side, or of the function beside a layer."""
-        return next((side for side in self.described if side["inputs"] is not None), self.described[0])
 
     @property
     def has_reference(self) -> bool:
@@ -182,13 +170,13 @@ _UNEQUAL = {"cumulative lengths": "torch.tensor([0, *LENGTHS[n]]).cumsum(0)", "l
 
 def differing(described: Sequence[Description]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
-    layers = [side["layer"] for side in described if side["inputs"] is None]
+    layers = [side for side in described if side["inputs"] is None]
     functions = [_in_one_layout(side) for side in described if side["inputs"] is not None]
-    if len({side["input_width"] for side in described if side["inputs"] is None}) > 1:
+    if len({side["input_width"] for side in layers}) > 1:
         return "both layers of a script take the same input: one of these takes q, k and v side by side, (b, n, 3d)"
     if len(functions) == 2 and functions[0] != functions[1]:
         return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
-    if len(functions) == 1 and not all(_takes_packed(layer, functions[0]) for layer in layers):
+    if len(functions) == 1 and not all(_takes_packed(side["layer"], functions[0]) for side in layers):
         return (
             "a script does not compare a layer with a function, unless it is one of sdpa.* with the same heads: give "
             "one --case, or compare with a function such as impl=torch.nn.functional:scaled_dot_product_attention"

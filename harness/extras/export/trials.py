@@ -27,7 +27,6 @@ from impls.adapters.transformers_functions import is_of_model
 
 # Arguments of `forward` that are tensors, each with the word that describes it.
 _WORDS = {"attn_mask": "causal", "source": "source"}
-_NOT_OF_FUNCTIONS = {"input_width": 1, "source_len": 0, "prefills": False}
 
 
 def describe_call(case: Case) -> Answer:
@@ -85,6 +84,7 @@ def describe_call(case: Case) -> Answer:
 def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
     """A class as `module:Class`, the arguments that build it, those of its `forward`, and whether it has `prepare`.
 
+    A module that only its file identifies is that file.
     An argument of `forward` that is a tensor is described by a word: `causal` for a mask, or `source`.
     """
     if hasattr(layer_class, "_is_of_factory"):
@@ -93,7 +93,7 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
     keywords = workload.forward_keywords(layer_class, small, source) if case.mode != "decode" else {}
     return {
-        "target": _target(layer_class),
+        "target": f"{file_or_module(layer_class.__module__)}:{layer_class.__qualname__}",
         "arguments": {"d_model": case.d_model, **layer_protocol.size_options(layer_class, case), **options},
         "inside": [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
@@ -104,15 +104,16 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
 def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> Answer:
     cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
     inputs = layer_protocol.inputs_of(layer_class, case)
-    sized = [_sizes(layer_class, described.name, described.shape, cases) for described in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
     lengths = [[at_size.seq_len, real_lengths(at_size)] for at_size in cases if at_size.is_padded]
     return {
         "lengths": lengths or None,
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
-        "inputs": [_described_input(described, sizes) for described, sizes in zip(inputs, sized, strict=True)],
+        "inputs": [_described_input(layer_class, described, cases) for described in inputs],
         "output": output,
-        **_NOT_OF_FUNCTIONS,
+        "input_width": 1,
+        "source_len": 0,
+        "prefills": False,
     }
 
 
@@ -153,13 +154,19 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     }
 
 
-def _described_input(described: Input, sizes: list[list[int]]) -> dict[str, Any]:
+def _described_input(layer_class: type[FunctionLayer], described: Input, cases: tuple[Case, ...]) -> dict[str, Any]:
     """An input's name, its sizes at the case and at a small one, its dtype, whether it has a gradient, and its fill.
 
     A fill that is a function is described as `module:function`.
     """
-    fill = _place(described.fill, f"the fill of {described.name}") if callable(described.fill) else described.fill
-    return {"name": described.name, "sizes": sizes, "dtype": described.dtype, "grad": described.grad, "fill": fill}
+    name, fill = described.name, described.fill
+    return {
+        "name": name,
+        "sizes": _sizes(layer_class, name, described.shape, cases),
+        "dtype": described.dtype,
+        "grad": described.grad,
+        "fill": _place(fill, f"the fill of {name}") if callable(fill) else fill,
+    }
 
 
 def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Case, ...]) -> list[list[int]]:
@@ -189,8 +196,3 @@ def _modules(*classes: Any) -> dict[str, str]:
         and not name.startswith("impls")
         and os.path.abspath(str(module.__file__)) in files
     }
-
-
-def _target(layer_class: type) -> str:
-    """The class as `module:Class`. A module that only its file identifies is that file."""
-    return f"{file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"

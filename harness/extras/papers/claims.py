@@ -47,18 +47,18 @@ def measured_value(
     """
     if against:
         elsewhere = measured_value(lines, quantity, of, over, {**at, **against})
-        there = {_place(value.line, False, against): value for value in elsewhere}
+        there = {_place(value.line, against): value for value in elsewhere}
         here = measured_value(lines, quantity, of, over, at)
-        both = [(value, there.get(_place(value.line, False, against))) for value in here]
+        both = [(value, there.get(_place(value.line, against))) for value in here]
         return [_divided(value.line, value, other) for value, other in both if other is not None]
     of_layer = (line for line in lines if line.impl == of)
     matching = (line for line in of_layer if all(_value(line, axis) in values for axis, values in at.items()))
     mine = sorted(matching, key=attrgetter("seq_len"))
     if not over:
         return [_known(line, quantity) for line in mine]
-    any_heads = bool({of, over} & layers_without_heads(lines))
-    divisors = {_place(line, any_heads): line for line in lines if line.impl == over}
-    pairs = [(line, divisors.get(_place(line, any_heads))) for line in mine]
+    ignored = {"num_heads"} if {of, over} & layers_without_heads(lines) else set()
+    divisors = {_place(line, ignored): line for line in lines if line.impl == over}
+    pairs = [(line, divisors.get(_place(line, ignored))) for line in mine]
     return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
 
 
@@ -66,10 +66,9 @@ def _value(line: CaseResult, axis: str) -> Any:
     return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
 
 
-def _place(line: CaseResult, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
-    """The point of a line, without the axes `but`. With `any_heads`, the number of heads is ignored."""
-    axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
-    return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
+def _place(line: CaseResult, ignored: Collection[str]) -> tuple[Any, ...]:
+    """The point of a line, without the layer and the `ignored` axes."""
+    return tuple(getattr(line, axis) for axis in AXES if axis not in ("impl", *ignored))
 
 
 def _known(line: CaseResult, quantity: str) -> MeasuredValue:
@@ -135,9 +134,6 @@ def _size(line: CaseResult) -> tuple[int, int]:
     return line.d_model, line.num_heads
 
 
-_OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
-
-
 def _widest(points: _Points) -> _Points:
     """The points with the largest width and, of these, the most heads."""
     widest = max(_size(line) for line, _ in points)
@@ -146,8 +142,8 @@ def _widest(points: _Points) -> _Points:
 
 def _along_n(points: _Points) -> _Points:
     """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
-    rows = grouped(points, lambda point: attrgetter(*_OTHERS)(point[0]))
-    return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
+    rows = grouped(points, lambda point: _place(point[0], ["seq_len"]))
+    return max(rows.values(), key=lambda row: (len(row), *_size(row[0][0])))
 
 
 def _verdict(known: Known, least: float, most: float) -> str:
@@ -235,24 +231,23 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-COLUMNS = (
+# The columns of `published_claims.csv` and `published.csv`.
+_OF_CLAIMS = [
     *("claim", "verdict", "measured", "reason", "kind", "quantity"),
     *("impl", "over", "at", "against", "wanted", "within", "source"),
-)
+]
+_OF_FIGURES = [
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
+    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
+]
 
 
-def judged_claims_table(judged: Sequence[JudgedClaim]) -> "pd.DataFrame":
-    """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
-    import pandas as pd
-
-    return pd.DataFrame([_claim_row(each.claim, each.judgement) for each in judged], columns=list(COLUMNS))
-
-
-def _claim_row(claim: Claim, judgement: Judgement) -> dict[str, object]:
+def _claim_row(judged: JudgedClaim) -> dict[str, object]:
+    claim = judged.claim
     impl, over = claim.of
     return {
         **vars(claim),
-        **vars(judgement),
+        **vars(judged.judgement),
         "claim": claim.says,
         "kind": claim.kind,
         "impl": impl,
@@ -265,17 +260,22 @@ def _claim_row(claim: Claim, judgement: Judgement) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class FigureComparison:
-    """A published figure and its measurement; `measured` is None if no case of the run matches."""
+    """A published figure and its measurement in the case with the key `case`.
+
+    The key is empty if no case of the run matches. `known` is None if no number was measured; `ended` then says why.
+    """
 
     figure: Figure
-    measured: MeasuredValue | None
+    known: Known | None = None
+    ended: str = NOT_MEASURED
+    case: str = ""
 
     @property
     def ratio(self) -> float | None:
         """The measured value over the published one; None if either is missing."""
-        if self.figure.value is None or self.measured is None or self.measured.known is None:
+        if self.figure.value is None or self.known is None:
             return None
-        return self.measured.known[0] / self.figure.value
+        return self.known[0] / self.figure.value
 
 
 def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComparison]:
@@ -287,29 +287,15 @@ def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComp
     for figure in paper.figures:
         alike = measured_value(lines, figure.quantity, figure.of, figure.over, figure.at)
         best = max(alike, key=lambda value: (value.line.d_model, value.line.batch_size), default=None)
-        comparisons.append(FigureComparison(figure, best))
+        if best is None:
+            comparisons.append(FigureComparison(figure))
+        else:
+            comparisons.append(FigureComparison(figure, best.known, best.ended, best.line.case.key))
     return comparisons
 
 
-PUBLISHED_COLUMNS = (
-    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
-    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
-)
-
-
-def published_table(comparisons: Sequence[FigureComparison]) -> "pd.DataFrame":
-    """Return the figures as a tidy DataFrame: `published.csv`.
-
-    For a case without a number, `measured_ended` says how it ended.
-    """
-    import pandas as pd
-
-    return pd.DataFrame([_published_row(comparison) for comparison in comparisons], columns=list(PUBLISHED_COLUMNS))
-
-
 def _published_row(comparison: FigureComparison) -> dict[str, object]:
-    figure, measured = comparison.figure, comparison.measured
-    value = measured.known if measured else None
+    figure = comparison.figure
     return {
         **vars(figure),
         "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
@@ -317,10 +303,10 @@ def _published_row(comparison: FigureComparison) -> dict[str, object]:
         "at": size_text(figure.at),
         "published": figure.value,
         "published_ended": figure.ended,
-        **dict(zip(("measured", "measured_lo", "measured_hi"), value or (None, None, None), strict=True)),
-        "measured_ended": "" if value else measured.ended if measured else NOT_MEASURED,
+        **dict(zip(("measured", "measured_lo", "measured_hi"), comparison.known or (None, None, None), strict=True)),
+        "measured_ended": comparison.ended,
         "ratio": comparison.ratio,
-        "case": measured.line.case.key if measured else "",
+        "case": comparison.case,
     }
 
 
@@ -343,9 +329,11 @@ class PublishedFindings:
     @property
     def tables(self) -> dict[str, "pd.DataFrame"]:
         """The tables to write, by the names of their files."""
+        import pandas as pd
+
         return {
-            "published.csv": published_table(self.figures),
-            "published_claims.csv": judged_claims_table(self.claims),
+            "published.csv": pd.DataFrame(map(_published_row, self.figures), columns=_OF_FIGURES),
+            "published_claims.csv": pd.DataFrame(map(_claim_row, self.claims), columns=_OF_CLAIMS),
         }
 
     def section(self, hardware: str) -> Section:
@@ -359,20 +347,14 @@ class PublishedFindings:
             + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
             *(note.rstrip(".") for note in paper.notes),
         ]
-        columns = {
-            "the paper's claim": "claim",
-            "verdict": "verdict",
-            "measured": "formula",
-            "why": "why",
-            "source": "why",
-        }
+        kinds = {"verdict": "verdict", "measured": "formula", "why": "why", "source": "why"}
         of = attrgetter("claim.says", "judgement.verdict", "judgement.measured", "judgement.reason", "claim.source")
         return Section(
             f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
             [
                 *(Sentence(f"{sentence}.") for sentence in about if sentence),
                 Sentence(self.sentences[0]),
-                Table(columns, [*map(of, self.claims)]).without_empty("source"),
+                Table({"the paper's claim": "claim", **kinds}, [*map(of, self.claims)]).without_empty("source"),
                 *_figure_tables(self.figures),
             ],
         )
@@ -392,19 +374,14 @@ def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -
 def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
     """A table for each published table and quantity, with the source and the published hardware."""
     columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
-    for (name, what), group in grouped(
-        figures, lambda comparison: (comparison.figure.table, comparison.figure.quantity)
-    ).items():
+    groups = grouped(figures, attrgetter("figure.table", "figure.quantity"))
+    for (name, what), group in groups.items():
         first, quantity = group[0].figure, QUANTITIES[what]
         unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
         parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
         origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
-        yield Table(
-            columns,
-            [_figure_row(comparison) for comparison in group],
-            title=f"{name}: {quantity.title}{unit}",
-            about=origin,
-        )
+        rows = [_figure_row(comparison) for comparison in group]
+        yield Table(columns, rows, title=f"{name}: {quantity.title}{unit}", about=origin)
 
 
 def _claim_sentence(judged: JudgedClaim) -> str:
@@ -422,11 +399,7 @@ def _figure_row(comparison: FigureComparison) -> Row:
         f"{symbols.get(axis, axis)} = {' '.join(map(str, values))}" for axis, values in figure.differing.items()
     )
     published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
-    measured = NOT_MEASURED
-    if comparison.measured is not None:
-        measured = (
-            _figure_number(comparison.measured.known[0]) if comparison.measured.known else comparison.measured.ended
-        )
+    measured = _figure_number(comparison.known[0]) if comparison.known else comparison.ended
     return (layer, where, published, measured, formatting.if_known(ratio, _figure_number))
 
 

@@ -192,11 +192,9 @@ class _Part(FileModel):
     @model_validator(mode="before")
     @classmethod
     def _present(cls, content: Any) -> Any:
-        return (
-            {name: value for name, value in content.items() if value is not None}
-            if isinstance(content, Mapping)
-            else content
-        )
+        if not isinstance(content, Mapping):
+            return content
+        return {name: value for name, value in content.items() if value is not None}
 
 
 class _Table(_Part):

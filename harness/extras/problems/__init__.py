@@ -9,10 +9,7 @@ LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
 FINDINGS = ["harness.extras.problems.declared:declared_findings"]
 FORMATS = [
-    ("liger-csv", ".csv", "harness.extras.problems.viewer_formats:export_liger"),
-    ("pytorch-hud", ".json", "harness.extras.problems.viewer_formats:export_hud"),
-    ("huggingface-kernels", ".json", "harness.extras.problems.viewer_formats:export_huggingface"),
-    ("flashinfer-trace", ".jsonl", "harness.extras.problems.viewer_formats:export_flashinfer"),
-    ("kernelbench", ".py", "harness.extras.problems.layer_export:export_problem"),
-    ("flashinfer-definition", ".json", "harness.extras.problems.layer_export:export_definition"),
+    ("flashinfer-trace", ".jsonl", "harness.extras.problems.exports:export_traces"),
+    ("kernelbench", ".py", "harness.extras.problems.exports:export_problem"),
+    ("flashinfer-definition", ".json", "harness.extras.problems.exports:export_definition"),
 ]

@@ -4,7 +4,6 @@ pytest loads this module in every test suite that has the harness installed. The
 harness, and prints nothing, until a test requests one of its fixtures.
 """
 
-import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from .shared_measurements import PytestSession
 
 
+# Imports of the harness ignore pandas' deprecation warnings: a test suite may turn warnings into errors.
 _MEASURING: pytest.StashKey["PytestSession"] = pytest.StashKey()
 
 
@@ -27,7 +27,7 @@ def scaling(pytestconfig: pytest.Config) -> "Scaling":
     is measured only if the test uses it.
     """
     measuring = _measuring(pytestconfig)
-    with _quiet():
+    with warnings.catch_warnings(action="ignore"):
         from .scaling import Scaling
 
         return Scaling(measuring, why_timing_is_refused(pytestconfig))
@@ -37,7 +37,7 @@ def scaling(pytestconfig: pytest.Config) -> "Scaling":
 def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
     """The exact costs of one call of a layer: `layer_facts(MyLayer, seq_len=512, d_model=64).peak_bytes`."""
     measuring = _measuring(pytestconfig)
-    with _quiet():
+    with warnings.catch_warnings(action="ignore"):
         from .scaling import LayerFactsOf
 
         return LayerFactsOf(measuring)
@@ -46,19 +46,11 @@ def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
 def _measuring(config: pytest.Config) -> "PytestSession":
     """The measurements that all tests of the session share. Their fork server starts before later imports."""
     if _MEASURING not in config.stash:
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             from .shared_measurements import PytestSession
 
             config.stash[_MEASURING] = PytestSession()
     return config.stash[_MEASURING]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Ignore pandas' deprecation warnings on import: a test suite may turn warnings into errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -67,10 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     They are not skipped then.
     """
-    if not config.getoption("benchmark_only", False):
-        yield
-        return
-    ours = {item: list(item.own_markers) for item in items if _asks_for_scaling(item)}
+    only = config.getoption("benchmark_only", False)
+    ours = {item: list(item.own_markers) for item in items if only and _asks_for_scaling(item)}
     yield
     for item, before in ours.items():
         item.own_markers[:] = [

@@ -147,11 +147,8 @@ class Quantity:
         If several sizes vary, the keys are tuples of all of them.
         """
         varied = self._request.varied or (self._request.axis,)
-        letters = [self._request.letters[name] for name in varied]
-        values = {
-            tuple(sizes_by_letter(by)[letter] for letter in letters): value for by, value in self._measured().items()
-        }
-        return {by[0]: value for by, value in values.items()} if len(letters) == 1 else values
+        by_letters = operator.itemgetter(*(self._request.letters[name] for name in varied))
+        return {by_letters(sizes_by_letter(size)): value for size, value in self._measured().items()}
 
     @property
     def exponent(self) -> Exponent:
@@ -380,7 +377,7 @@ class ScalingLaw:
     def tell(self, metric: str, text: str) -> None:
         """Store a line for the session's summary."""
         case = self.request.cases[0]
-        setting = " ".join(text for text in (case.mode, case.mask if case.mask != "none" else "") if text)
+        setting = case.mode if case.mask == "none" else f"{case.mode} {case.mask}"
         self._measuring.summary[f"{self.request.layer}  {setting}  {metric} along {self.request.axis}"] = text
 
 
@@ -394,7 +391,7 @@ class LayerFacts:
         self._facts = {name: getattr(line, name) for name in FACTS}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in FACTS:
+        if name not in FACTS:
             raise AttributeError(f"there is no fact {name!r}{did_you_mean(name, FACTS)}")
         return self._facts[name]
 

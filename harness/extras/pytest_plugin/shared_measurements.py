@@ -160,7 +160,7 @@ def impl_name_of(layer: object) -> str:
         return layer
     if isinstance(layer, functools.partial):
         return _name_of_partial(layer)
-    if not isinstance(layer, type) and (not callable(layer) or not hasattr(layer, "__qualname__")):
+    if not callable(layer) or not hasattr(layer, "__qualname__"):
         raise UsageError(
             f"{_short(layer)} is neither a class nor a function: give the class itself, as in scaling(MyLayer), which "
             "is built at each size as MyLayer(d_model=…, num_heads=…), or the name of a callable, as 'module:name'"
@@ -376,7 +376,7 @@ def _axes(layer: object, given: Mapping[str, Any], may_vary: Collection[str] = (
     if unknown:
         option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
         raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], names)} {option}")
-    values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
+    values = {axis: list(value) if isinstance(value, range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     axes = check_axes({**usual, **values, "impl": [name]})
     several = [axis for axis in axes if len(axes[axis]) > 1 and axis not in may_vary]

@@ -11,7 +11,7 @@ SURE = Rate(0.8, 0.79, 0.81)
 
 
 def found(rate: Rate | None = SURE, **change: object) -> Decay:
-    facts = {"near": rate, "far": rate, "steady": True, "fitted": 100, "reach": 100, "ends": False, "underflows": False}
+    facts = {"halves": None, "fitted": 100, "reach": 100, "ends": False, "underflows": False}
     return Decay(rate=rate, **(facts | change))
 
 
@@ -29,7 +29,7 @@ def test_a_gradients_reach_is_a_sentence(snapshot: SnapshotAssertion) -> None:
         "too few seeds": found(Rate(0.8, 0.5, 1.3)),
         "does not fade": found(Rate(0.999, 0.998, 0.9999)),
         "grows": found(Rate(1.1, 1.05, 1.15)),
-        "two rates": found(steady=False, near=Rate(0.5, 0.4, 0.6), far=Rate(0.95, 0.94, 0.96)),
+        "two rates": found(halves=(0.5, 0.95)),
         "too few distances": found(None, fitted=1, reach=1, ends=True),
         "underflows": found(SURE, fitted=40, reach=44, ends=True, underflows=True),
         "ends": found(SURE, fitted=32, reach=32, ends=True),

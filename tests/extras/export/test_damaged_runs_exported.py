@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from attention_run import make_run
 from cli.test_damaged_runs import DAMAGES, not_finite, read_damaged
-from extras.export.exports import WHOLE_RUN, strict
+from extras.export.exports import VIEWERS, WHOLE_RUN, strict
 
 from harness.cli.commands import main
 
-READERS = [["export", "--format", name, "-o", "exported"] for name in WHOLE_RUN]
+READERS = [["export", "--format", name, "-o", "exported"] for name in (*WHOLE_RUN, *VIEWERS)]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -4,11 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from extras.export.test_script import run_of, run_scripts
+from extras.export.test_script import run_of, run_scripts, script_of
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
-from harness.extras.export.script import export_script
 from impls.adapters.kernel_table import KERNELS
 
 # Each kernel token after token. Its signature has the names that the package documents.
@@ -139,10 +138,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         patch.chdir(place)
         patch.syspath_prepend(str(place))
         stored = {kind: run_of(place / f"run {kind}", cases) for kind, cases in KINDS.items()}
-        return {
-            kind: export_script(run, [str(line.case) for line in run.lines], executor).content.decode()
-            for kind, run in stored.items()
-        }
+        return {kind: script_of(run, [str(line.case) for line in run.lines], executor) for kind, run in stored.items()}
 
 
 def test_each_kernel_of_the_table_runs_in_its_script_and_agrees(scripts: dict[str, str], tmp_path: Path) -> None:

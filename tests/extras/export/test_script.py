@@ -4,7 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from harness.core.model.sweep_axes import Case
 from harness.core.results import row_files, run_directory
 from harness.core.results.stored_run import StoredRun, read_run_directory
 from harness.core.run.executor import Executor
-from harness.extras.export.script import chosen, export_script
+from harness.extras.export import script
+from harness.extras.export.formats import export
+from harness.extras.export.script import chosen
 
 OWN = """
 import torch
@@ -406,12 +409,18 @@ def run_of(path: Path, cases: list[Case]) -> StoredRun:
     return read_run_directory(path)
 
 
+def script_of(stored: StoredRun, cases: Sequence[str], executor: Executor) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(script, "short_executor", lambda: nullcontext(executor))
+        return export(stored, "script", cases).content.decode()
+
+
 @pytest.fixture(scope="module")
 def scripts(place: Path, executor: Executor) -> dict[str, str]:
     found = {}
     for kind, cases in {**KINDS, **WRONG}.items():
         stored = run_of(place / f"run {kind}", cases)
-        found[kind] = export_script(stored, [str(case) for case in cases], executor).content.decode()
+        found[kind] = script_of(stored, [str(case) for case in cases], executor)
     return found
 
 
@@ -450,7 +459,7 @@ def test_scripts_of_functions_of_transformers_run(place: Path, executor: Executo
     modes = {"eager": "train", "sdpa": "train", "flex": "forward"}  # flex has no backward pass on a CPU
     cases = [replace(FUSED, impl=f"sdpa.transformers.{name}", mode=mode) for name, mode in modes.items()]
     stored = [run_of(place / case.impl, [case]) for case in cases]
-    scripts = {one.lines[0].impl: export_script(one, [], executor).content.decode() for one in stored}
+    scripts = {one.lines[0].impl: script_of(one, [], executor) for one in stored}
     assert [error for error, _ in run_scripts(scripts, tmp_path).values()] == ["", "", ""]
 
 
@@ -502,7 +511,7 @@ def test_a_script_says_first_and_last_which_time_is_not_right(
     stored = run_of(tmp_path / "run", [FUSED, PACKED])
     wrong = replace(stored.lines[0], prepare_s=0.4, **found)
     lines = replace(stored, lines=[wrong, stored.lines[1]])
-    text = export_script(lines, [str(FUSED), str(PACKED)], executor).content.decode().splitlines()
+    text = script_of(lines, [str(FUSED), str(PACKED)], executor).splitlines()
     assert text[2].startswith(f"# attention.fused n=20 d=16 h=2: {doubt}, prepare takes 400 ms, 1.00 ms")
     assert text[-1] == f"print('Do not quote attention.fused, which is {doubt}')"
     assert not any("times as long as the second" in line for line in text)
@@ -556,7 +565,7 @@ def test_what_no_script_can_hold_is_refused_with_the_reason(place: Path, executo
     cases = REFUSED[reason]
     stored = run_of(place / f"refused {reason[:9]}", list(dict.fromkeys(cases)))
     with pytest.raises(UsageError, match=reason):
-        export_script(stored, list(map(str, cases)), executor)
+        script_of(stored, list(map(str, cases)), executor)
 
 
 def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
-from harness.extras.problems import layer_export
+from harness.extras.problems import exports
 
 FACTS = ("flops", "depth", "weights_bytes", "inputs_bytes", "peak_bytes", "saved_bytes")
 OWN = f"{Path(__file__).parent / 'files' / 'mean_of_window.py'}:MeanOfWindow"
@@ -38,10 +38,10 @@ def lines_of(cases: Sequence[Case], weights_bytes: int | None) -> list[CaseResul
 @pytest.fixture
 def write(tmp_path: Path, runner: Executor, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the case that words describe, of a run of some cases: the file, and what is said about it."""
-    monkeypatch.setattr(layer_export, "short_executor", lambda: nullcontext(runner))
+    monkeypatch.setattr(exports, "short_executor", lambda: nullcontext(runner))
 
     def written(*cases: Case, words: str = "", ending: str = "py", weights: int | None = 0) -> tuple[Path, list[str]]:
-        export = layer_export.export_problem if ending == "py" else layer_export.export_definition
+        export = exports.export_problem if ending == "py" else exports.export_definition
         stored = StoredRun(Path("run"), lines_of(cases, weights), [], {}, {})
         content, number, notices = export(stored, [words] if words else ())
         assert number == 1
