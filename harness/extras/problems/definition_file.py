@@ -2,14 +2,15 @@
 
 A definition names its axes, the shapes of its inputs and outputs in them, and the source of a reference, whose function
 `run` takes the inputs in their order. Axes of the type `var` are sizes to sweep, and those of the type `const` stay.
-A file of workloads beside the definition has sizes that were seen in practice: the first ones are the default.
+Those of the type `expr`, which SOL-ExecBench adds, are computed from the axes before them. A file of workloads beside
+the definition has sizes that were seen in practice: the first ones are the default.
 """
 
 import ast
 import json
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,11 +19,12 @@ import pydantic
 
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_json, read_text
-from harness.core.model.file_validation import Damaged, OpenModel, checked, one_of
+from harness.core.model.file_validation import OpenModel, checked, one_of
+from harness.core.model.polynomial import Polynomial, constant
 from harness.core.model.sweep_axes import DTYPES
 
-_LAST = re.compile(r"(?m)^(\w+) *== *(\w+)\[-1\]\.item\(\)$")
-_ONE_MORE = re.compile(r"(?m)^(\w+) *== *([^\W\d]\w*) *\+ *1$")
+_LAST = re.compile(r"(\w+) *== *(\w+)\[-1\]\.item\(\)")
+_ONE_MORE = re.compile(r"(\w+) *== *([^\W\d]\w* *\+ *1)")
 _NAME = re.compile(r"[^\W\d]\w*")
 # Solutions in these languages run in this process.
 _LANGUAGES = ("python", "pytorch", "triton")
@@ -56,23 +58,24 @@ _SIGNS = {
 }
 # So long, a formula cannot be nested too deeply, and its numbers stay small.
 _Formula = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, max_length=200)]
+_Sum = Annotated[_Formula, pydantic.StringConstraints(pattern="^[^<=>]*$")]
 _Size = Annotated[int, pydantic.Field(gt=0, lt=2**31)]
 
 
-def computed(formula: str, sizes: Mapping[str, int]) -> Any:
-    """Whether a comparison of sums and products of sizes holds. It does not if it divides by 0.
+def computed(formula: str, sizes: Mapping[str, Any]) -> Any:
+    """The value of a sum or product of sizes, and whether a comparison of these holds: False if it divides by 0.
 
-    Raises UsageError for any other formula.
+    Sizes may be polynomials, which have no quotients. Raises UsageError for any other formula.
     """
     try:
         return _computed(ast.parse(formula, mode="eval").body, sizes)
     except ZeroDivisionError:
         return False
     except Exception as error:  # of any kind: a constraint may be any text
-        raise UsageError(f"'{formula}' is no sum, product or comparison of axes") from error
+        raise UsageError(f"'{formula}' is no sum, product or comparison of axes that are known before it") from error
 
 
-def _computed(node: ast.AST, sizes: Mapping[str, int]) -> Any:
+def _computed(node: ast.AST, sizes: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(int(number)):
             return number
@@ -80,23 +83,36 @@ def _computed(node: ast.AST, sizes: Mapping[str, int]) -> Any:
             return sizes[name]
         case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
             function = getattr(operator, _SIGNS[type(sign).__name__])
-            return function(_computed(left, sizes), _computed(right, sizes))
+            operands = [_computed(left, sizes), _computed(right, sizes)]
+            if Polynomial in map(type, operands):
+                operands = [constant(each) if isinstance(each, int) else each for each in operands]
+            return function(*operands)
     raise ValueError
 
 
 class Axis(OpenModel):
-    """One axis: a constant with its value, or a variable one."""
+    """One axis: a constant with its value, a variable one, or one that is computed from others.
 
-    type: Literal["const", "var"]
+    A variable one that a constraint makes one longer than another gets an expression too.
+    """
+
+    type: Literal["const", "var", "expr"]
     value: _Size | None = None
+    expression: _Sum = ""
 
 
 class Tensor(OpenModel):
     """An input or an output: its axes, None for a number, and its dtype."""
 
-    shape: list[str] | None
+    shape: list[_Sum] | None
     dtype: Annotated[str, one_of(DTYPE_NAMES)]
     optional: bool = False
+    # The axis that the last of its offsets is, by a constraint.
+    total: str | None = None
+
+    def at(self, sizes: Mapping[str, Any]) -> list[Any]:
+        """Its dimensions at these sizes. A dimension may be a whole number too."""
+        return [computed(axis, sizes) for axis in self.shape or ()]
 
 
 class Definition(OpenModel):
@@ -105,46 +121,25 @@ class Definition(OpenModel):
     name: str
     axes: dict[str, Axis]
     inputs: dict[str, Tensor]
-    outputs: Annotated[dict[str, Tensor], pydantic.Field(min_length=1)]
+    outputs: dict[str, Tensor] = pydantic.Field(min_length=1)
     reference: str
-    # The source of a function that makes the inputs.
+    # The source of a function that makes the inputs. SOL-ExecBench names one, which is in the reference.
     init: str | None = None
-    # Of SOL-ExecBench, which names a function of the reference here: not read.
-    custom_inputs_entrypoint: None = None
-    constraints: list[_Formula] = pydantic.Field(default_factory=list)
-
-    @property
-    def constants(self) -> dict[str, int]:
-        """The axes that have one value."""
-        return {name: axis.value for name, axis in self.axes.items() if axis.value is not None}
+    custom_inputs_entrypoint: str | None = None
+    constraints: Sequence[_Formula] = ()
 
     @property
     def variable(self) -> list[str]:
         """The axes that have any value."""
         return [name for name, axis in self.axes.items() if axis.type == "var"]
 
-    @property
-    def one_more(self) -> dict[str, str]:
-        """The axes that are one longer than another, by a constraint `len_indptr == batch_size + 1`."""
-        return dict(_ONE_MORE.findall("\n".join(self.comparisons)))
-
-    def with_derived(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """All axes: these, the constant ones, and those that are one longer than another."""
-        every = {**self.constants, **sizes}
-        for longer, axis in self.one_more.items():
-            every[longer] = every[axis] + 1
+    def with_derived(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """All axes: these, the constant ones, and those that are computed from others."""
+        every = {name: axis.value for name, axis in self.axes.items() if axis.value} | dict(sizes)
+        for name, axis in self.axes.items():
+            if axis.expression:
+                every[name] = computed(axis.expression, every)
         return every
-
-    @property
-    def totals(self) -> dict[str, str]:
-        """The inputs that are offsets, each with the axis that its last one is, by a constraint."""
-        pairs = _LAST.findall("\n".join(self.constraints))
-        return {offsets: axis for axis, offsets in pairs if axis in self.axes and offsets in self.inputs}
-
-    @property
-    def comparisons(self) -> list[str]:
-        """The constraints on axes alone."""
-        return [text for text in self.constraints if {*_NAME.findall(text)} <= self.axes.keys()]
 
     @property
     def dtype(self) -> str:
@@ -163,18 +158,15 @@ class Source(OpenModel):
 
 
 class Spec(OpenModel):
-    """How a solution is run. `languages` is what some writers have in place of `language`."""
+    """How a solution is run. `languages` is what some writers have in place of `language`.
+
+    A solution may get its outputs as its last arguments: by default, those with `language` do.
+    """
 
     entry_point: str
     language: str | None = None
-    languages: list[str] = pydantic.Field(default_factory=list)
+    languages: Sequence[str] = ()
     destination_passing_style: bool | None = None
-
-    @property
-    def passes_destinations(self) -> bool:
-        """Whether the outputs are its last arguments: by default for those who write `language`."""
-        stated = self.destination_passing_style
-        return self.language is not None if stated is None else stated
 
 
 class Solution(OpenModel):
@@ -185,37 +177,43 @@ class Solution(OpenModel):
     sources: list[Source]
 
 
-def last_function(source: str) -> str:
-    """The name of the function `run` of a source, or of its last function."""
+def with_last_function(source: str) -> tuple[str, str]:
+    """The source, and the name of its function `run`, or of its last function."""
     names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    return "run" if "run" in names else ["run", *names][-1]
-
-
-def is_definition(path: Path) -> bool:
-    """Whether the file is a definition."""
-    return path.suffix == ".json" and path.is_file() and {"axes", "inputs", "reference"} <= {*_content(path)}
+    return source, "run" if "run" in names or not names else names[-1]
 
 
 @cache
 def read_definition(path: Path) -> Definition:
-    """The definition in the file. An optional input that no workload has is None, as if it were a number.
+    """The definition in the file, whose constraints are comparisons of axes alone.
 
-    Raises UsageError if it is none, or has a constraint on sizes that is not read.
+    An optional input that no workload has is None, as if it were a number. Raises UsageError if it is none, or has a
+    constraint on sizes that is not read.
     """
     definition: Definition = _checked(Definition, path)
-    known = {*definition.constants, *definition.variable}
-    for tensor in (*definition.inputs.values(), *definition.outputs.values()):
-        for axis in tensor.shape or ():
-            if axis not in known:
-                raise UsageError(f"{path}: the axis '{axis}' of a shape is not among its axes, or has no value")
+    axes, inputs = definition.axes, definition.inputs
+    comparisons = []
     for text in definition.constraints:
-        if text in definition.comparisons:
-            computed(text, dict.fromkeys(definition.axes, 1))
-        elif not _LAST.fullmatch(text) and not {*_NAME.findall(text)}.isdisjoint(definition.variable):
+        names = {*_NAME.findall(text)}
+        if names <= axes.keys():
+            computed(text, dict.fromkeys(axes, 1))
+            comparisons.append(text)
+            longer = _ONE_MORE.fullmatch(text)
+            if longer and axes[longer[1]].type == "var":
+                axes[longer[1]].expression = longer[2]
+        elif last := _LAST.fullmatch(text):
+            if last[1] in axes and last[2] in inputs:
+                inputs[last[2]].total = last[1]
+        elif not names.isdisjoint(definition.variable):
             raise UsageError(
                 f"{path} has the constraint '{text}', which is not read: comparisons of axes and A == B[-1].item() are"
             )
-    for name, stated in definition.inputs.items():
+    definition.constraints = comparisons + [f"{name} > 0" for name, axis in axes.items() if axis.expression]
+    if definition.custom_inputs_entrypoint:
+        definition.init = definition.reference
+    known = definition.with_derived(dict.fromkeys(definition.variable, 1))
+    for name, stated in inputs.items():
+        stated.at(known)
         if stated.optional and name not in named_inputs(path):
             stated.shape = None
     return definition
@@ -231,27 +229,27 @@ def read_solution(path: Path) -> Solution:
     return solution
 
 
+def code_of(path: Path) -> tuple[str, str]:
+    """The source that the entry point of a solution names, and its function. Raises UsageError without the source."""
+    solution = read_solution(path)
+    place, _, function = solution.spec.entry_point.rpartition("::")
+    for part in solution.sources:
+        if part.path == place:
+            return part.content, function
+    raise UsageError(f"{path} has no source '{place}', which its entry_point names")
+
+
 def _checked(kind: Any, path: Path) -> Any:
     try:
-        return checked(kind, _content(path))
-    except Damaged as error:
+        return checked(kind, read_json(path))
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no {kind.__name__.lower()}: {error}") from error
-
-
-def _content(path: Path) -> Mapping[str, Any]:
-    try:
-        content = read_json(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from error
-    return content if isinstance(content, dict) else {}
 
 
 class Argument(OpenModel):
     """How a workload makes an input."""
 
-    type: Literal["random", "scalar", "safetensors"]
+    type: Literal["random", "scalar", "safetensors", "custom"]
     value: Any = 1
     path: str = ""
     tensor_key: str = ""
@@ -280,7 +278,7 @@ def workload_file(path: Path) -> Path | None:
 def workloads_of(path: Path) -> list[Workload]:
     """The workloads of the definition, in their order. Raises UsageError if one cannot be read."""
     file = workload_file(path)
-    if file is None:
+    if not file:
         return []
     try:
         lines = [json.loads(line) for line in read_text(file).splitlines() if line.strip()]
@@ -296,10 +294,10 @@ def named_inputs(path: Path, kind: str = "") -> set[str]:
 
 
 def arguments_at(path: Path, sizes: Mapping[str, int]) -> Mapping[str, Argument]:
-    """The inputs of the workload of these sizes. At other sizes, the numbers of the first workload count."""
+    """The inputs of the workload of these sizes. At other sizes, those of the first workload that no file has count."""
     workloads = workloads_of(path)
     for workload in workloads:
         if workload.axes.items() <= sizes.items():
             return workload.inputs
     inputs = workloads[0].inputs if workloads else {}
-    return {name: argument for name, argument in inputs.items() if argument.type == "scalar"}
+    return {name: argument for name, argument in inputs.items() if not argument.path}

@@ -1,18 +1,15 @@
-"""Problems that are definitions of FlashInfer Trace, with solutions in JSON."""
+"""Problems that are definitions of FlashInfer Trace or SOL-ExecBench, with solutions in JSON."""
 
 from pathlib import Path
 
-from harness.core.model.errors import UsageError
+from harness.core.model.errors import UsageError, notify
 from harness.core.model.sweep_axes import AXES
 
-from .definition_file import is_definition, named_inputs, read_definition, read_solution, workloads_of
+from .definition_file import code_of, named_inputs, read_definition, workloads_of
 from .formats import FileAxes, Format
 
 # The axis of the sweep that an axis of this name is.
-AXIS_OF = {
-    **dict.fromkeys(("seq_len", "total_q", "num_tokens", "total_seq_len"), "seq_len"),
-    "batch_size": "batch_size",
-}
+AXIS_OF = dict.fromkeys(("total_q", "num_tokens", "total_seq_len"), "seq_len")
 # The axes of the sweep that may be those of a definition.
 _SIZES = ("seq_len", "d_model", "num_heads", "batch_size")
 # The size of an axis of which no workload is known.
@@ -25,8 +22,9 @@ class Definitions(Format):
     problem = "harness.extras.problems.trials.definition_problem:DefinitionProblem"
 
     def file_at(self, path: Path) -> Path | None:
-        """The definition itself."""
-        return path if is_definition(path) else None
+        """The definition itself, or that of a directory."""
+        file = path / "definition.json" if path.is_dir() else path
+        return file if file.suffix == ".json" and file.is_file() else None
 
     def axes(self, file: Path) -> FileAxes:
         """Its variable axes, with the sizes of the first workload beside it."""
@@ -35,11 +33,11 @@ class Definitions(Format):
         seen = workloads[0].axes if workloads else {}
         axis_of, sizes = dict[str, str](), dict[str, int]()
         for name in definition.variable:
-            if name in definition.one_more:
+            if definition.axes[name].expression:
                 continue
             meant = AXIS_OF.get(name, name)
-            axis = name if meant in axis_of.values() else meant
-            if axis in AXES and (axis in axis_of.values() or axis not in _SIZES):
+            axis = name if meant in sizes else meant
+            if axis in AXES and (axis in sizes or axis not in _SIZES):
                 raise UsageError(f"{file}: its axis '{name}' is another one in a sweep: give it another name there")
             axis_of[name] = axis
             sizes[axis] = seen.get(name, _USUAL)
@@ -47,18 +45,23 @@ class Definitions(Format):
 
     def is_solution(self, layer: str) -> bool:
         """Whether it is a JSON file."""
-        if not layer.endswith(".json"):
-            return False
-        read_solution(Path(layer))
-        return True
+        return layer.endswith(".json") and bool(code_of(Path(layer)))
+
+    def solutions(self, file: Path) -> list[Path]:
+        """Those of its directory that can run. What prevents others is told."""
+        paths = sorted(file.parent.glob("solution*.json")) if file.name == "definition.json" else []
+        solutions = []
+        for path in paths:
+            try:
+                code_of(path)
+                solutions.append(path)
+            except UsageError as error:
+                notify(str(error))
+        return solutions
 
     def default_overrides(self, file: Path) -> list[str]:
         """A definition has one dtype, and no backward pass."""
         return [f"dtype={read_definition(file).dtype}", "mode=forward"]
-
-    def missing_parts(self, path: Path) -> str:
-        """The parts that every definition has."""
-        return "a definition has axes, inputs and a reference" if path.suffix == ".json" else ""
 
     def notice(self, file: Path) -> str:
         """Which workload has the sizes, and what is assumed because no workload says it."""
@@ -71,7 +74,5 @@ class Definitions(Format):
                     assumed.append(f"{name} = None")
                 elif not definition.init:
                     assumed.append(f"{name} = 1")
-        place = ""
-        if len(workloads) > 1:
-            place = f"; these are the sizes of workload 1 of {len(workloads)}"
+        place = f"; these are the sizes of workload 1 of {len(workloads)}" if len(workloads) > 1 else ""
         return f"{place}; assumed, as no workload says it: {', '.join(assumed)}" if assumed else place

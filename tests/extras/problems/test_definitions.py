@@ -28,7 +28,7 @@ def answer(runner: Executor, purpose: str, impl: str, **at: Any) -> Any:
     ("definition", "inputs", "output"),
     [
         ("product", ["a 8", "12 8"], "a 12"),
-        ("ragged", ["n 2 4", "o 2 4", "o 2 4", "b+1", "b+1"], "n 2 4"),
+        ("ragged", ["n 2 4", "o 2 4", "o 2 4", "b + 1", "b + 1"], "n 2 4"),
     ],
 )
 def test_shapes_are_those_of_the_definition(definition: str, inputs: list[str], output: str) -> None:
@@ -120,7 +120,7 @@ def test_a_definition_is_measured_beside_its_solutions() -> None:
         (["impl=sampled.json"], "definition sampled returns int64: only float32, "),
         (
             ["problem=broken.json"],
-            "broken.json is no definition: axes: M: type is the text 'any', not 'const' or 'var'",
+            "broken.json is no definition: axes: M: type is the text 'any', not 'const', 'var' or 'expr'",
         ),
     ],
 )
