@@ -337,7 +337,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     unknown: list[str] = []
     memory = _memory_of_calls(case, work, others, unknown)
     trace = partial(trace_call, work, memory.operations)
-    seen = after_call.told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    seen = after_call.told(trace, "flops, ops, depth, min_bytes, backend_fallback", unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
     given = device.memory_of([*inputs, *work.constants, *tensors_of(work.gradient)])
@@ -371,6 +371,7 @@ _FOLLOWING = {
     "flops": ("flops_full",),
     "ops": ("read_bytes",),
     "depth": ("depth_declared",),
+    "backend_fallback": ("output_bytes",),
     "peak_bytes": ("saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes"),
 }
 
