@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from operator import attrgetter
@@ -222,7 +222,7 @@ def _parts_of_script(script: Any) -> list[Any]:
 
 
 # What a thing of these types holds. The garbage collector tells it of all others. The first type that fits counts.
-_CONTENTS: dict[type, Callable[[Any], Iterable[Any]]] = {
+_CONTENTS: dict[type, Any] = {
     Tensor: attrgetter("__dict__", "_backward_hooks", "_post_accumulate_grad_hooks"),  # without its graph
     FunctionType: attrgetter("__closure__", "__defaults__", "__kwdefaults__", "__dict__"),  # without its module's names
     torch.jit.ScriptModule: _parts_of_script,

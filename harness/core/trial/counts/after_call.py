@@ -29,12 +29,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from harness.core.model.errors import UsageError
-from harness.core.trial.call_memory import allocator_peak
-from harness.core.trial.device import MemoryRange, memory_of, nodes_of, size_of, tensors_in, things_in
-from harness.core.trial.result_checks import WrongResult
-from harness.core.trial.sandbox import one_line
-from harness.core.trial.workload import Call, Forward, Workload, train_call
 
+from ..call_memory import allocator_peak
+from ..device import MemoryRange, memory_of, nodes_of, size_of, tensors_in, things_in
+from ..result_checks import WrongResult
+from ..sandbox import one_line
+from ..workload import Call, Forward, Workload, train_call
+from .opaque_kernels import PackedWeights
 from .operations import Unobservable
 
 _TASKS = Path("/proc/self/task")
@@ -123,13 +124,14 @@ def _threads() -> set[str]:
 
 
 class Reachable(NamedTuple):
-    """The bytes of what Python can reach, and the number of parts of graphs whose size torch does not tell."""
+    """The bytes of what Python can reach, and the number of parts of graphs and objects whose size is not told."""
 
     size: int
     untold: int
 
 
-_SCRIPTS = (torch.jit.ScriptModule, torch._C.ScriptList, torch._C.ScriptDict)
+# What has memory itself, or tensors that have no Python object.
+_HOLDERS = torch.jit.ScriptModule, torch._C.ScriptList, torch._C.ScriptDict, torch.ScriptObject, ndarray, UntypedStorage
 
 
 def reachable() -> Reachable:
@@ -140,15 +142,15 @@ def reachable() -> Reachable:
     plain = Tensor.__torch_dispatch__
     tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
     tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
-    scripts = [thing for thing in objects if issubclass(type(thing), _SCRIPTS)]
-    storages = [thing for thing in objects if type(thing) is UntypedStorage]
+    holders = [thing for thing in objects if issubclass(type(thing), _HOLDERS)]
     nodes = [thing for thing in objects if hasattr(type(thing), "next_functions")]
     saved = [part for part in _saved_by_graphs([*nodes, *(t.grad_fn for t in tensors)]) if part is not None]
     # As a hook has packed it: unpacking a checkpoint would compute it again.
     parts = [getattr(part, "data", None) for part in saved]
-    inside = [*things_in([scripts, parts])]
-    untold = sum(not hasattr(part, "data") for part in saved)
-    return Reachable(size_of(memory_of([*tensors, *storages, *inside, *_arrays(objects)])), untold)
+    inside = [*things_in([holders, parts])]
+    packed = PackedWeights(inside).objects
+    untold = sum(not hasattr(part, "data") for part in saved) + len(packed)
+    return Reachable(size_of(memory_of([*tensors, *inside])), untold)
 
 
 def _reachable() -> list[Any]:
@@ -156,9 +158,7 @@ def _reachable() -> list[Any]:
     objects = newest = gc.get_objects()
     while newest:
         held = gc.get_referents(*newest)
-        newest = [
-            thing for thing in held if type(thing) in (dict, tuple, ndarray, *_SCRIPTS) and not gc.is_tracked(thing)
-        ]
+        newest = [thing for thing in held if type(thing) in (dict, tuple, *_HOLDERS) and not gc.is_tracked(thing)]
         objects = [*objects, *newest]
     return objects
 
