@@ -22,40 +22,12 @@ from harness.core.model.sweep_axes import device_kind
 
 from .key_value_options import usable_cpus
 
-_LIBRARIES = (
-    "attn-harness",
-    "torch",
-    "numpy",
-    "scipy",
-    "pandas",
-    "hydra-core",
-    "seaborn",
-    "matplotlib",
-    "rich",
-    "psutil",
-)
+_LIBRARIES = "attn-harness torch numpy scipy pandas hydra-core seaborn matplotlib rich psutil"
 # Beginnings of the names of environment variables that may change times.
-_VARIABLES = (
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GOMP_",
-    "ATEN_",
-    "TORCH_",
-    "PYTORCH_",
-    "CUDA_",
-    "MALLOC_",
-    "GLIBC_TUNABLES",
-    "LD_PRELOAD",
-    "CUBLAS",
-    "CUDNN_",
-    "NVIDIA_",
-    "TRITON_",
-    "HIP_",
-    "ROCR_",
-    "HSA_",
-    "ZE_",
-)
+_VARIABLES = """
+    OMP_ MKL_ KMP_ GOMP_ ATEN_ TORCH_ PYTORCH_ CUDA_ MALLOC_ GLIBC_TUNABLES LD_PRELOAD
+    CUBLAS CUDNN_ NVIDIA_ TRITON_ HIP_ ROCR_ HSA_ ZE_
+"""
 # Entries of the trial's answer that do not describe torch.
 _NOT_OF_TORCH = ("harness", "python", "packages", "devices")
 # The states of GPUs in the description of torch, by UUID.
@@ -125,13 +97,13 @@ def describe_machine(
         "libc": " ".join(filter(None, platform.libc_ver())),
         "python": torch.get("python") or sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
-        "libraries": {name: version_of(name) for name in _LIBRARIES}
+        "libraries": {name: version_of(name) for name in _LIBRARIES.split()}
         | {"torch": torch.get("version") or version_of("torch")},
         "packages": torch.get("packages", {}),
         "environment": {
             name: value
             for name, value in sorted({**os.environ, **variables}.items())
-            if name.startswith(_VARIABLES) or name in variables
+            if name.startswith(tuple(_VARIABLES.split())) or name in variables
         },
         "project": str(PLACE),
         # None for an installed wheel beside other packages.

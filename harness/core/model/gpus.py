@@ -65,13 +65,14 @@ def entry_of(device: str, variables: Mapping[str, str] = os.environ) -> str:
     Raises UsageError if the variable lists fewer GPUs.
     """
     kind, _, number = device.partition(":")
+    place = int(number or 0)
     if kind not in _VARIABLES:
-        return number or "0"
+        return str(place)
     name = variable_of(kind, variables)
     listed = [entry.strip() for entry in variables.get(name, "").split(",") if entry.strip()]
-    if listed and int(number or 0) >= len(listed):
+    if listed and place >= len(listed):
         raise UsageError(f"device={device}: {name}={','.join(listed)} shows no such GPU: the first is device={kind}:0")
-    return listed[int(number or 0)] if listed else number or "0"
+    return listed[place] if listed else str(place)
 
 
 def entries(kind: str, count: int) -> list[str]:

@@ -135,12 +135,12 @@ class Polynomial:
         size = SimpleNamespace(n=n, d=d, h=Fraction(h), b=b, log=(n - 1).bit_length(), own=letters)
         return sum((value * term(size) for term, value in self.coefficients.items()), Fraction(0))
 
-    def __call__(self, n: int, d: int, h: int = 1, b: int = 1, own: OwnSize = ()) -> int:
-        """The value at a size, as `value`.
+    def __call__(self, n: int, d: int, h: int = 1) -> int:
+        """The value at a size of one sequence, as `value`.
 
         Raises ValueError if the value is not a whole number: d must be a multiple of h.
         """
-        value = self.value(n, d, h, b, own)
+        value = self.value(n, d, h)
         if value.denominator > 1:
             raise ValueError(f"{self} is no whole number at n = {n}, d = {d}, h = {h}")
         return int(value)

@@ -177,13 +177,10 @@ def check_writable(directory: Path, name: str) -> None:
         nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
         if not nearest.is_dir():
             raise UsageError(f"{name}: {nearest} is a file")
-        if not os.access(nearest, os.W_OK | os.X_OK) or os.statvfs(nearest).f_flag & os.ST_RDONLY:
-            raise UsageError(f"{name}: {nearest} cannot be written to")
-        if nearest != directory:  # as root, only an attempt tells: /proc, for one, takes no directory
-            try:
-                os.rmdir(tempfile.mkdtemp(dir=nearest))
-            except OSError as error:
-                raise UsageError(f"{name}: {nearest} cannot be written to") from error
+        try:  # as root, only an attempt tells: /proc, for one, takes no directory
+            os.rmdir(tempfile.mkdtemp(dir=nearest))
+        except OSError as error:
+            raise UsageError(f"{name}: {nearest} cannot be written to") from error
 
 
 def _is_half_made(out: Path) -> bool:

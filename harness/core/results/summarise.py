@@ -215,7 +215,7 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
                 yield case, row.purpose, [its_file, file] if earlier._replace(at=row.at) != row else []
 
 
-def bimodality_of_groups(group: Group, times_s: Floats, quiet: Flags) -> dict[str, list[Any]]:
+def bimodality_of_groups(group: Group, times_s: Floats, quiet: Flags) -> dict[str, Sequence[Any]]:
     """Columns of a line that describe bimodal timing, from the time of each trial `times_s` (cases, N).
 
     Only the quiet trials (`quiet`) count: a disturbed machine would make the times of any layer bimodal.
@@ -230,7 +230,7 @@ def bimodality_of_groups(group: Group, times_s: Floats, quiet: Flags) -> dict[st
         bimodality = find_bimodality(times_s[chosen].tolist(), by_trial)
         if bimodality is not None:
             cells[case] = (True, bimodality.fast_s, bimodality.slow_s, bimodality.cause)
-    return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
+    return dict(zip(names, zip(*cells, strict=True), strict=True))
 
 
 def summarise(rows: Iterable[StoredRow], limits: Limits) -> list[CaseResult]:

@@ -80,11 +80,12 @@ def find_bimodality(times_s: Sequence[float], counters: TrialCounters) -> Bimoda
     logs = np.log(times_s)[order]
     (between,), (total,) = _between(logs[None], np.array([len(logs)]))
     cut = 1 + int(between.argmax())
-    fast_s, slow_s = (median(times_s[i] for i in part) for part in (order[:cut], order[cut:]))
+    groups = order[:cut], order[cut:]
+    fast_s, slow_s = (median(times_s[i] for i in group) for group in groups)
     gap = np.median(logs[cut:]) - np.median(logs[:cut])
     if gap < math.log1p(SMALLEST_GAP) or between[cut - 1] < LEAST_EXPLAINED * total:
         return None
-    fast, slow = ([counters[i] for i in part] for part in (order[:cut], order[cut:]))
+    fast, slow = ([counters[i] for i in group] for group in groups)
     cause = _cause(fast, slow)
     if min(len(fast), len(slow)) < FEWEST_UNEXPLAINED and cause is None:
         return None

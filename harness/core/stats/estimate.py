@@ -45,24 +45,21 @@ STRETCH = 3
 LARGEST_TICK_S, TIES, SAME = 2e-6, 4, 1e-5
 
 
-def value_of_samples(samples_s: Floats) -> float:
+def value_of_trial(samples_s: Floats, device: str) -> float:
     """The value of a trial in seconds per call: the mean of the fastest samples of all stretches of `STRETCH`.
 
     Samples beyond the last whole stretch do not count. Of fewer samples than a stretch, it is the fastest.
+
+    On a GPU, it is the median of the samples (`median_between_ticks`): little disturbs a GPU, and its fastest samples
+    are moments of a high clock rate.
     """
+    if device != "cpu":
+        return median_between_ticks(samples_s)
     stretches = len(samples_s) // STRETCH
     if stretches < 2:
         return float(np.minimum.reduce(samples_s[:STRETCH]))
     fastest = np.minimum.reduce(samples_s[: stretches * STRETCH].reshape(stretches, STRETCH), axis=1)
     return float(np.add.reduce(fastest) / stretches)
-
-
-def value_of_trial(samples_s: Floats, device: str) -> float:
-    """The value of a trial on this device: on a GPU, the median of its samples (`median_between_ticks`).
-
-    Little disturbs a GPU, and its fastest samples are moments of a high clock rate.
-    """
-    return value_of_samples(samples_s) if device == "cpu" else median_between_ticks(samples_s)
 
 
 def median_between_ticks(samples_s: Floats | Sequence[float]) -> float:

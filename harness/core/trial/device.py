@@ -9,15 +9,19 @@ import gc
 import os
 import random
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import ContextVar
+from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import numpy.random
 import torch
-from torch import Tensor, nn
+from numpy import ndarray
+from torch import Tensor, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.core.model.sweep_axes import DEVICES
@@ -154,19 +158,26 @@ _SPARSE_PARTS = {
 MemoryRange = tuple[str, int, int]
 
 
-def memory_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> set[MemoryRange]:
-    """Return the memory of `storages` and of the tensors' storages."""
-    held, ranges = list(storages), set()
-    for tensor in tensors:
-        if tensor.is_mkldnn:  # it tells no address
-            ranges.add((f"mkldnn {id(tensor)}", 0, tensor.nbytes))
-            continue
-        names = _SPARSE_PARTS.get(tensor.layout, ())
-        parts = [getattr(tensor, name)() for name in names] or [tensor]
-        if tensor.is_quantized and tensor.qscheme() != torch.per_tensor_affine:
-            parts += [tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()]
-        held += [part.untyped_storage() for part in parts]
-    for storage in held:
+def memory_of(things: Iterable[Any]) -> set[MemoryRange]:
+    """Return the memory of the tensors, storages and numpy arrays among the things."""
+    storages, ranges = [], set()
+    for thing in things:
+        kind = type(thing)
+        if kind is UntypedStorage:
+            storages.append(thing)
+        elif issubclass(kind, ndarray):
+            # One in bytes or in a file counts. What shares the memory of a tensor or of another array does not.
+            if not (hasattr(thing.base, "__array__") or hasattr(thing.base, "__array_interface__")):
+                ranges.add(("cpu", thing.ctypes.data, thing.ctypes.data + thing.nbytes))
+        elif issubclass(kind, Tensor) and thing.is_mkldnn:  # it tells no address
+            ranges.add((f"mkldnn {id(thing)}", 0, thing.nbytes))
+        elif issubclass(kind, Tensor):
+            names = _SPARSE_PARTS.get(thing.layout, ())
+            parts = [getattr(thing, name)() for name in names] or [thing]
+            if thing.is_quantized and thing.qscheme() != torch.per_tensor_affine:
+                parts += [thing.q_per_channel_scales(), thing.q_per_channel_zero_points()]
+            storages += [part.untyped_storage() for part in parts]
+    for storage in storages:
         # That of a tensor which stands for others, its attributes, has no address and raises an error.
         with suppress(RuntimeError):
             if storage.device.type != "meta":
@@ -199,18 +210,33 @@ def bytes_of(tensors: Iterable[Tensor]) -> int:
     return size_of(memory_of(tensors))
 
 
-def parts_of_script(script: Any) -> list[Any]:
-    """Return the attributes of a script, and the constants of its methods, as the weights of a frozen one are."""
-    kind = getattr(script, "_concrete_type", None)  # a frozen script has none
-    parts = [getattr(script, name) for name in kind.get_attributes()] if kind else []
+def _parts_of_script(script: Any) -> list[Any]:
+    """Return what a script holds, and the constants of its methods, as the weights of a frozen one are."""
+    kind, parts = getattr(script, "_concrete_type", None), gc.get_referents(script)
+    if kind:  # a frozen script has none
+        parts += [getattr(script, name) for name in kind.get_attributes()]
     for name in script._c._method_names():
         graph = script._c._get_method(name).inlined_graph  # without it, its nodes are gone
         parts += [node.output().toIValue() for node in graph.findAllNodes("prim::Constant", True)]
     return parts
 
 
-def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
-    """Iterate over the tensors in a state, outside `shared` types: in containers and objects, around functions.
+# What a thing of these types holds. The garbage collector tells it of all others. The first type that fits counts.
+_CONTENTS: dict[type, Any] = {
+    Tensor: attrgetter("__dict__", "_backward_hooks", "_post_accumulate_grad_hooks"),  # without its graph
+    FunctionType: attrgetter("__closure__", "__defaults__", "__kwdefaults__", "__dict__"),  # without its module's names
+    torch.jit.ScriptModule: _parts_of_script,
+    torch._C.ScriptList: list,
+    torch._C.ScriptDict: lambda script: script.items(),
+    ndarray: lambda array: [array.base, array.dtype.hasobject and array.tolist()],
+    weakref.ref: lambda reference: [reference()],
+    ContextVar: lambda variable: [*gc.get_referents(variable), variable.get(None)],
+    object: gc.get_referents,
+}
+
+
+def things_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Any]:
+    """Iterate over what a state holds, outside `shared` types: in containers and objects, around functions.
 
     A tensor may have further ones as attributes, as a weight its scale, and around its hooks.
     """
@@ -218,17 +244,16 @@ def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
     seen = {}  # kept, as another object could get the number of a freed one
     while things:
         thing = things.pop()
+        yield thing
         kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning
-        is_tensor = issubclass(kind, Tensor)
-        if is_tensor:
-            yield thing
         if id(thing) not in seen and not issubclass(kind, shared):
             seen[id(thing)] = thing
-            held = gc.get_referents(thing)
-            if is_tensor:  # without its graph
-                held = [thing.__dict__, thing._backward_hooks, thing._post_accumulate_grad_hooks]
-            elif kind is FunctionType:  # without its module's names
-                held = [thing.__closure__, thing.__defaults__, thing.__kwdefaults__, thing.__dict__]
-            elif issubclass(kind, torch.jit.ScriptModule):
-                held += parts_of_script(thing)
-            things += reversed(held)
+            contents = next(_CONTENTS[fitting] for fitting in _CONTENTS if issubclass(kind, fitting))
+            things += reversed([*contents(thing)])
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Iterate over the tensors among `things_in`."""
+    for thing in things_in(value):
+        if issubclass(type(thing), Tensor):
+            yield thing

@@ -188,7 +188,7 @@ class TorchDevice:
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
             raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.gauge: NvmlGauge | NoGauge = NvmlGauge(addresses(properties))
+        self.gauge: Any = NvmlGauge(addresses(properties))  # or `NoGauge`, which is never read
         if not self.gauge.is_open:
             self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
         return properties.L2_cache_size

@@ -177,17 +177,9 @@ class NoGauge:
     """The gauge of a device of which nothing is read, and why."""
 
     is_open = False
-    sm_clock_max_mhz: int | None = None
 
     def __init__(self, why: str) -> None:
         self._why = why
-
-    def read(self) -> None:
-        """Read nothing."""
-
-    def energy_j(self) -> float | None:
-        """None: unknown."""
-        return None
 
     def facts(self) -> dict[str, Any]:
         """Nothing but the reason."""

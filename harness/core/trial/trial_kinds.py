@@ -142,9 +142,21 @@ def outcome_of_exception(error: BaseException) -> Answer:
         return {"status": "error", "reason": f"{type(error).__name__}: its message cannot be read{_place(error)}"}
 
 
+# What torch says of a layer that cannot train as it is written, and what to write.
+_IN_OTHER_WORDS = {
+    r"use_reentrant=True.*incompatible with \.grad\(\)": (
+        "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
+    ),
+    "leaf Variable that requires grad .*in-place operation": (
+        "it changes an input or a weight in place, which torch forbids where that gets a gradient: write x = x.clone()"
+    ),
+}
+
+
 def _failure(error: BaseException) -> tuple[str, str]:
     notes = getattr(error, "__notes__", ())
-    words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
+    where = [note for note in notes if note.endswith(" fails:")]
+    words = [*where, *str(error).split()]
     twice = r"(Trying to backward through the graph a second time)\b.*"
     message = re.sub(twice, r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
@@ -153,9 +165,9 @@ def _failure(error: BaseException) -> tuple[str, str]:
         return of_compiling
     if isinstance(error, result_checks.WrongResult):
         return "incorrect", message
-    if "use_reentrant=True" in message and "incompatible with .grad()" in message:
-        message = "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
-        return "unsupported", message
+    for of_torch, sentence in _IN_OTHER_WORDS.items():
+        if re.search(of_torch, message):
+            return "unsupported", " ".join([*where, sentence])
     no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
     if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):
         return "oom", message or "out of memory"

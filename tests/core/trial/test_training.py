@@ -114,6 +114,24 @@ class Spectral(nn.Module):
         return self.proj(x)
 
 
+class DoublesItsInput(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x.mul_(2))
+
+
+class DoublesACopy(DoublesItsInput):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.clone())
+
+
+class BesideDoubled(DoublesACopy):
+    reference = DoublesItsInput
+
+
 class Reentrant(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -230,6 +248,23 @@ def test_reentrant_checkpoints_have_no_backward_pass_alone(runner: Executor) -> 
         "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
     )
     assert runner.run("verify", own(Reentrant, "train")).status == "ok"
+
+
+@pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_an_input_with_a_gradient_is_changed_in_a_copy(runner: Executor, mode: str, purpose: str) -> None:
+    outcome = runner.run(purpose, own(DoublesItsInput, mode))
+    assert (outcome.status, outcome.reason) == (
+        "unsupported",
+        "it changes an input or a weight in place, which torch forbids where that gets a gradient: write x = x.clone()",
+    )
+    assert runner.run(purpose, own(DoublesItsInput, "forward")).reason is None
+    assert runner.run(purpose, own(DoublesACopy, mode)).reason is None
+
+
+def test_a_reference_that_changes_an_input_is_named(runner: Executor) -> None:
+    outcome = runner.run("verify", own(BesideDoubled, "train"))
+    assert outcome.reason.startswith("its reference DoublesItsInput fails: it changes an input or a weight in place")
 
 
 @pytest.mark.parametrize("mode", ["train", "backward"])

@@ -29,12 +29,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from harness.core.model.errors import UsageError
-from harness.core.trial.call_memory import allocator_peak
-from harness.core.trial.device import MemoryRange, memory_of, nodes_of, parts_of_script, size_of, tensors_in
-from harness.core.trial.result_checks import WrongResult
-from harness.core.trial.sandbox import one_line
-from harness.core.trial.workload import Call, Forward, Workload, train_call
 
+from ..call_memory import allocator_peak
+from ..device import MemoryRange, memory_of, nodes_of, size_of, tensors_in, things_in
+from ..result_checks import WrongResult
+from ..sandbox import one_line
+from ..workload import Call, Forward, Workload, train_call
+from .opaque_kernels import PackedWeights
 from .operations import Unobservable
 
 _TASKS = Path("/proc/self/task")
@@ -123,10 +124,14 @@ def _threads() -> set[str]:
 
 
 class Reachable(NamedTuple):
-    """The bytes of what Python can reach, and the number of parts of graphs whose size torch does not tell."""
+    """The bytes of what Python can reach, and the number of parts of graphs and objects whose size is not told."""
 
     size: int
     untold: int
+
+
+# What has memory itself, or tensors that have no Python object.
+_HOLDERS = torch.jit.ScriptModule, torch._C.ScriptList, torch._C.ScriptDict, torch.ScriptObject, ndarray, UntypedStorage
 
 
 def reachable() -> Reachable:
@@ -137,33 +142,31 @@ def reachable() -> Reachable:
     plain = Tensor.__torch_dispatch__
     tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
     tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
-    scripts = [thing for thing in objects if issubclass(type(thing), torch.jit.ScriptModule)]
-    parts: list[Any] = [*map(parts_of_script, scripts)]
-    storages = [thing for thing in objects if type(thing) is UntypedStorage]
+    holders = [thing for thing in objects if issubclass(type(thing), _HOLDERS)]
     nodes = [thing for thing in objects if hasattr(type(thing), "next_functions")]
     saved = [part for part in _saved_by_graphs([*nodes, *(t.grad_fn for t in tensors)]) if part is not None]
     # As a hook has packed it: unpacking a checkpoint would compute it again.
-    parts += [getattr(part, "data", None) for part in saved]
-    tensors += tensors_in(parts)
-    untold = sum(not hasattr(part, "data") for part in saved)
-    return Reachable(size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)), untold)
+    parts = [getattr(part, "data", None) for part in saved]
+    inside = [*things_in([holders, parts])]
+    packed = PackedWeights(inside).objects
+    untold = sum(not hasattr(part, "data") for part in saved) + len(packed)
+    return Reachable(size_of(memory_of([*tensors, *inside])), untold)
 
 
 def _reachable() -> list[Any]:
-    """Return what the garbage collector tracks, and the arrays and containers of arrays in it, which it does not."""
+    """Return what the garbage collector tracks, and the arrays, scripts and containers in it, which it does not."""
     objects = newest = gc.get_objects()
     while newest:
         held = gc.get_referents(*newest)
-        newest = [thing for thing in held if type(thing) in (dict, tuple, ndarray) and not gc.is_tracked(thing)]
+        newest = [thing for thing in held if type(thing) in (dict, tuple, *_HOLDERS) and not gc.is_tracked(thing)]
         objects = [*objects, *newest]
     return objects
 
 
-def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
+def _arrays(objects: Iterable[Any]) -> list[Any]:
+    """Return the numpy arrays among objects, and what they are views of, which the collector does not see."""
     arrays = [thing for thing in objects if issubclass(type(thing), ndarray)]
-    bases = [array.base for array in arrays]  # the collector does not know that a view refers to it
-    owners = [thing for thing in (*arrays, *bases) if issubclass(type(thing), ndarray) and thing.base is None]
-    return {("cpu", array.ctypes.data, array.ctypes.data + array.nbytes) for array in owners}
+    return arrays + [array.base for array in arrays]
 
 
 def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
@@ -177,10 +180,10 @@ def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
 
 
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
-    """Return the memory of parameters and buffers, and that of other tensors which the layer and its classes hold."""
+    """Return the memory of parameters and buffers, and of other tensors and arrays of the layer and its classes."""
     registered = [*work.layer.parameters(), *work.layer.buffers()]
-    held = tensors_in(work.layer, ModuleType)
-    return memory_of(registered), memory_of(held) - memory_of([*registered, *work.inputs, *work.constants])
+    others = memory_of(things_in(work.layer, ModuleType)) - memory_of([*registered, *work.inputs, *work.constants])
+    return memory_of(registered), others
 
 
 # A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps
@@ -245,11 +248,11 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         with_graph = []
         train = train_call(forward, [], gradient)
-        arrays = {size_of(_memory_of_arrays(_reachable()))}
+        arrays = {size_of(memory_of(_arrays(_reachable())))}
         for _ in range(3):  # the first one may free memory of a call that the profiler has not seen
             allocator_peak(train, device, forget)  # the layer may keep a graph, which then holds nothing that is saved
             with_graph.append(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
-            arrays.add(size_of(_memory_of_arrays(_reachable())))
+            arrays.add(size_of(memory_of(_arrays(_reachable()))))
             graph.clear()
         # Only a backward pass frees what a hook saves as it is, and it may itself keep memory.
         afterwards = {allocator_peak(train, device, forget).kept_bytes for _ in range(2)}

@@ -34,7 +34,8 @@ from dataclasses import replace
 from functools import partial
 from json import dumps  # bound before a layer may replace it
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from types import ModuleType
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -42,12 +43,12 @@ from torch import Tensor
 
 from harness.core.model.sweep_axes import EQUAL, Case
 from harness.core.results.columns import RECORDED_SIZES
-from harness.core.trial import call_memory, compilation, device, environment, layer_protocol, peak_rates, result_checks
-from harness.core.trial.device_kinds import DEVICES
-from harness.core.trial.packed_sequences import lengths_facts
-from harness.core.trial.sandbox import Answer
-from harness.core.trial.workload import Call, Unsupported, Workload, build, counted_tokens, output_shape, returned
 
+from .. import call_memory, compilation, device, environment, layer_protocol, peak_rates, result_checks
+from ..device_kinds import DEVICES
+from ..packed_sequences import lengths_facts
+from ..sandbox import Answer
+from ..workload import Call, Unsupported, Workload, build, counted_tokens, output_shape, returned
 from . import after_call
 from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
 from .opaque_kernels import Fallback, PackedWeights, backend_name
@@ -61,7 +62,7 @@ class Observation(NamedTuple):
     - `are_alike`: whether further calls, on other values of the input, ran the same operators.
     - `by_values`: the names of facts that differ in further calls that did.
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
-    - `packed_bytes`, `operations`, `is_read_by_python`: see `PackedWeights`, `Observer.seen` and `Depth`.
+    - `packed`, `operations`, `is_read_by_python`: see `PackedWeights`, `Observer.seen` and `Depth`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `by_arrays`: whether memory from outside torch, as of numpy, takes part in it, which torch does not count.
     """
@@ -69,7 +70,7 @@ class Observation(NamedTuple):
     are_alike: bool
     flops: Flops
     facts: Answer
-    packed_bytes: int | None
+    packed: PackedWeights
     past_torch: bool
     by_arrays: bool
     is_read_by_python: bool
@@ -121,7 +122,7 @@ def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Calla
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
     unpack = torch._VF._pad_packed_sequence
-    autograd = cast(Any, torch.autograd)
+    autograd: Any = torch.autograd
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
@@ -193,7 +194,7 @@ def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
     reads = past_torch, bool(storages.arrays if past_torch else storages.arrays - before), depth.is_read_by_python
-    observation = Observation(True, flops, facts, packed.bytes(), *reads, seen.operations)
+    observation = Observation(True, flops, facts, packed, *reads, seen.operations)
     del seen  # with its graph
     return _compared(work, ran, observation) if is_compared else observation
 
@@ -230,11 +231,12 @@ def _compared(work: Workload, ran: Iterable[str], first: Observation) -> Observa
 class Memory(NamedTuple):
     """What the first call and further ones have shown: `facts` of memory, and `operations` as in `Allocated`.
 
-    `output` is a copy of the first one in `forward`, None if it depends on random numbers. `has_threads` is whether
-    other threads worked during each call, `is_uneven` whether calls keep unlike amounts.
+    `packed` are weights that the layer held before. `output` is a copy of the first one in `forward`, or None if it
+    depends on random numbers. `has_threads`: others worked during each call. `is_uneven`: calls keep unlike amounts.
     """
 
     facts: Answer
+    packed: PackedWeights
     output: Tensor | None
     operations: list[str]
     has_threads: bool
@@ -249,6 +251,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     kind = case.device
     # The first call loads pools, caches and code, which are not the call's memory.
     device.seed_draws(0)
+    packed = PackedWeights(device.things_in(work.layer, ModuleType))
     weights, tables = after_call.memory_of_layer(work)
     before = after_call.reachable()
     y, has_threads = others.work_during(work.call)
@@ -270,7 +273,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     work.forget()
     if after.untold > before.untold:
         unknown.append(
-            "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+            "peak_bytes, first_call_bytes, kept_bytes: torch does not tell what graphs or packed weights that stay hold"
         )
     kept_by_each = kept_bytes or 0  # by the first call too
     first_call_bytes = max(0, after.size - held_before - kept_by_each)
@@ -302,7 +305,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
         facts["page_fault_s"] = peak_rates.page_fault_s()
         facts["mapped_bytes"] = call_memory.mapped_bytes(blocks, case.allocator)
         facts["block_sizes"] = dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES])
-    return Memory(facts, y, operations, has_threads, is_uneven)
+    return Memory(facts, packed, y, operations, has_threads, is_uneven)
 
 
 def _checked_output(case: Case, work: Workload, y: Any) -> Tensor | None:
@@ -315,15 +318,11 @@ def _checked_output(case: Case, work: Workload, y: Any) -> Tensor | None:
     return y.detach().clone() if case.mode == "forward" else None
 
 
-# Measures the errors of a workload (see `harness.core.trial.accuracy`).
-MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], Answer]
-
-
-def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> Answer:
+def collect_metrics(case: Case, seed: int, measure_errors: Callable[..., Answer] | None = None) -> Answer:
     """Return the facts of a case: what a call computes, moves and allocates, which kernel runs, and how accurate it is.
 
-    Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
-    Each kind of fact is taken in a separate call, so that taking one does not disturb another.
+    Errors are those that `measure_errors` returns, as `measure_accuracy`; without it, none are measured. The result is
+    the same each time. Each kind of fact is taken in a separate call, so that taking one does not disturb another.
     """
     # glibc shall return each large block when it is freed. With blocks on its heap, a resident peak varied fourfold.
     with suppress(Unsupported):  # without glibc
@@ -337,7 +336,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     unknown: list[str] = []
     memory = _memory_of_calls(case, work, others, unknown)
     trace = partial(trace_call, work, memory.operations)
-    seen = after_call.told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    seen = after_call.told(trace, "flops, ops, depth, min_bytes, backend_fallback", unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
     given = device.memory_of([*inputs, *work.constants, *tensors_of(work.gradient)])
@@ -349,7 +348,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     unknown += [*_reasons_of_call(memory, seen), *_reasons_of_peak(case, memory, seen)]
     if seen:
         facts |= seen.facts
-        facts["weights_bytes"] += seen.packed_bytes or 0
+        memory.packed.objects.update(seen.packed.objects)
+    facts["weights_bytes"] += memory.packed.bytes() or 0
+    unknown += memory.packed.reasons(memory.operations)
     facts |= _unknown_facts(unknown)
     device.fill_tensors(changed, values)  # a layer may have changed its input
     with suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
@@ -371,6 +372,7 @@ _FOLLOWING = {
     "flops": ("flops_full",),
     "ops": ("read_bytes",),
     "depth": ("depth_declared",),
+    "backend_fallback": ("output_bytes",),
     "peak_bytes": ("saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes"),
 }
 
@@ -400,8 +402,6 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
     flops = seen.flops
     if seen.by_values:
         yield f"{', '.join(seen.by_values)}: {_UNLIKE_CALLS}"
-    if seen.packed_bytes is None:
-        yield "weights_bytes: an operator keeps weights in an object that does not tell its state"
     for name in flops.unknown:
         yield f"flops: {name} has no formula; the layer's `kernels` may give one"
     for name in flops.undeclared:

@@ -29,9 +29,9 @@ from harness.core.model import own_axes
 from harness.core.model.errors import UsageError
 from harness.core.model.sequence_lengths import claimed_flops, is_summed, real_lengths
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import uncompiled_calls
-from harness.core.trial.packed_sequences import passed_as
 
+from ..device import uncompiled_calls
+from ..packed_sequences import passed_as
 from .opaque_kernels import KERNELS, Arguments, Kernel, Work
 from .operations import SUMS, Observer, Operation, Storages, tensors_of
 

@@ -4,7 +4,7 @@ Formulas are needed because nothing inside an opaque kernel can be observed. A m
 call's arguments by name, as the operator declares them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from harness.core.trial.device import bytes_of
-
+from ..device import bytes_of
 from .operations import Operation
 
 Arguments = Mapping[str, Any]
@@ -263,20 +262,19 @@ class Fallback:
 
 
 class PackedWeights:
-    """The weights in objects of an operator's own that a call uses, as quantized ones are."""
+    """The weights in objects of an operator's own, as quantized ones are: those among `things`."""
 
-    def __init__(self) -> None:
-        self._objects: dict[int, Any] = {}
+    def __init__(self, things: Iterable[Any] = ()) -> None:
+        # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
+        self.objects = {hash(thing): thing for thing in things if type(thing) is torch.ScriptObject}
 
     def add(self, operation: Operation) -> None:
         """Note the objects among the operation's arguments."""
-        parts = tree_leaves([operation.args, operation.kwargs])
-        # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
-        self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
+        self.objects |= PackedWeights(tree_leaves([operation.args, operation.kwargs])).objects
 
     def bytes(self) -> int | None:
         """Return the bytes of the tensors in them, unpacked; None if one of them does not tell its state."""
-        tensors, objects = [], [*self._objects.values()]
+        tensors, objects = [], [*self.objects.values()]
         try:
             while objects:
                 parts = tree_leaves(objects.pop().__getstate__())
@@ -285,3 +283,11 @@ class PackedWeights:
         except Exception:  # of any kind, from the class of the object
             return None
         return bytes_of(tensors)
+
+    def reasons(self, operations: Iterable[str]) -> Iterator[str]:
+        """Why sizes are unknown, for calls of these operations: a line for each reason, with the names of the facts."""
+        if self.bytes() is None:
+            yield "weights_bytes: an operator keeps weights in an object that does not tell its state"
+        # Its weights are tensors of 8 bytes, the address of what is packed.
+        if any(name.startswith("aten::fbgemm_") for name in operations):
+            yield "weights_bytes, peak_bytes, first_call_bytes, kept_bytes: fbgemm does not tell the size of weights"

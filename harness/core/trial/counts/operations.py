@@ -139,7 +139,7 @@ class Storages:
         if address not in self._numbers:
             number = len(self.nbytes)
             self.nbytes[number] = storage.nbytes()
-            self.arrays |= memory_of([], [] if storage.resizable() else [storage])
+            self.arrays |= memory_of([] if storage.resizable() else [storage])
             self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
         return self._numbers[address][0]
 

@@ -40,10 +40,10 @@ from dataclasses import replace
 from statistics import median
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.device_kinds import TorchDevice
-from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line
-from harness.core.trial.workload import Call, Remake
 
+from ..device_kinds import TorchDevice
+from ..sandbox import Answer, is_out_of_memory, one_line
+from ..workload import Call, Remake
 from . import sampler
 from .cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
 from .sampler import Samples, rounded

@@ -4,14 +4,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.device_kinds import TorchDevice
-from harness.core.trial.environment import warm_up
 
+from ..device_kinds import TorchDevice
+from ..environment import warm_up
 from . import sampler
 from .sampler import MIN_SAMPLES, Samples, rounded
 
@@ -98,8 +98,8 @@ class Held:
         if len(self.clock_hz) < 2:
             return self
         least = THROTTLED * quantiles(self.clock_hz, n=4, method="inclusive")[2]
-        kept = [i for i, hz in enumerate(self.clock_hz) if hz >= least]
-        gpu_s, host_s, clock_hz = ([of[i] for i in kept] for of in (self.gpu_s, self.host_s, self.clock_hz))
+        is_usual = [hz >= least for hz in self.clock_hz]
+        gpu_s, host_s, clock_hz = (list(compress(of, is_usual)) for of in (self.gpu_s, self.host_s, self.clock_hz))
         return replace(self, gpu_s=gpu_s, host_s=host_s, clock_hz=clock_hz)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness.core.trial.environment import IsWarm, Usage, usage, warm_up
-from harness.core.trial.workload import Call
+from ..environment import IsWarm, Usage, usage, warm_up
+from ..workload import Call
 
 # A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
 LEAST_CALL_S = 1e-7

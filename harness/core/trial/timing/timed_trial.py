@@ -16,14 +16,15 @@ from time import perf_counter
 import torch
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial import environment, reuse_between_calls
-from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
-from harness.core.trial.counts.after_call import OtherThreads
-from harness.core.trial.device import fill_tensors, to_float64
-from harness.core.trial.device_kinds import GPU_KINDS, TorchDevice
-from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
-from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
-from harness.core.trial.workload import Call, Unsupported, Workload, build
+
+from .. import environment, reuse_between_calls
+from ..compilation import CompiledAgain, call_until_compiled, compilations, compile_s
+from ..counts.after_call import OtherThreads
+from ..device import fill_tensors, to_float64
+from ..device_kinds import GPU_KINDS, TorchDevice
+from ..result_checks import WrongResult, check_error, largest_norm, tolerance
+from ..sandbox import Answer, is_out_of_memory, one_line, send
+from ..workload import Call, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
 from . import cuda_sampling, sampler

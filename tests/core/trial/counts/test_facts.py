@@ -5,8 +5,11 @@ import json
 import pytest
 
 from harness.core.model.sweep_axes import DTYPES, MODES, Case
+from harness.core.results.columns import COLUMNS
 from harness.core.run.executor import Executor
+from harness.core.trial.counts import collect
 from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.counts.operations import Unobservable
 
 # Of all others, the tests of the ladder.
 FIRST = (
@@ -121,3 +124,16 @@ def test_what_a_layer_holds_beside_its_weights_is_read_once(runner: Executor) ->
 def test_tied_weights_and_expanded_buffers_weigh_what_they_lie_in(runner: Executor) -> None:
     facts = runner.run("facts", Case("planted_kernels:TiesItsWeights", 16, 8, 1)).values
     assert facts["weights_bytes"] == 4 * (8 * 8 + 1)
+
+
+def test_unknown_facts_are_named_as_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise Unobservable("nobody may watch")
+
+    monkeypatch.setattr(collect, "observe_call", refuse)
+    facts = collect_metrics(Case("rnn.elman", 8, 8, 1), seed=0)
+    (line,) = facts["facts_unknown"]
+    names, _, reason = line.partition(": ")
+    assert reason == "nobody may watch"
+    assert set(names.split(", ")) <= COLUMNS.keys()
+    assert [facts[name] for name in (*names.split(", "), "output_bytes", "read_bytes", "flops_full")] == [None] * 8

@@ -67,7 +67,8 @@ def test_what_graphs_keep_is_unknown_if_torch_does_not_tell_it(
     monkeypatch.delattr("torch._C._autograd.SavedTensor.data")
     untold = facts(layer, mode)
     assert [untold[name] for name in OF_MEMORY] == [told[name] if is_known else None for name in OF_MEMORY]
-    reason = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+    reason = "torch does not tell what graphs or packed weights that stay hold"
+    reason = f"peak_bytes, first_call_bytes, kept_bytes: {reason}"
     assert untold["facts_unknown"] == ([] if is_known else [reason])
 
 
@@ -83,3 +84,23 @@ def test_a_cache_that_grows_is_held_with_all_tokens_before_the_timed_one() -> No
     found = facts("GrowingCache", "decode")
     assert found["inputs_bytes"] == N * D * FLOAT  # the token, and the cache of those before
     assert found["kept_bytes"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize(
+    ("layer", "weights", "of_calls"),
+    [
+        # The matrix of d², and the same in a byte for each number.
+        ("PackedUnused", D * D * FLOAT + D * D, 0),
+        ("PacksInEachCall", D * D * FLOAT, None),
+        # An address in place of a matrix.
+        ("PackedForHalf", None, None),
+        ("PacksForHalfInEachCall", None, None),
+    ],
+)
+def test_packed_weights_are_counted_or_unknown(layer: str, weights: int | None, of_calls: int | None) -> None:
+    found = collect_metrics(Case(f"core.trial.counts.packing:{layer}", N, D, 1), seed=0)
+    assert found["weights_bytes"] == weights
+    assert (found["first_call_bytes"], found["kept_bytes"]) == (of_calls, of_calls)
+    assert (found["peak_bytes"] is None) is (of_calls is None)
+    assert any("packed weights" in line or "fbgemm" in line for line in found["facts_unknown"]) is (of_calls is None)
