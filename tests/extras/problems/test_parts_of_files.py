@@ -100,6 +100,16 @@ def test_an_operation_is_verified_against_another_by_the_names_of_its_inputs(
     assert not outcome.ok or outcome.values["against"] == f"{REGISTRY}:naive_decay:Model"
 
 
+def test_an_operation_is_verified_against_a_problem_of_kernelbench(tmp_path: Path, runner: Executor) -> None:
+    (tmp_path / "squares.py").write_text(
+        "import torch\nB, T, H, D = 1, 4, 2, 4\n\n\nclass Model(torch.nn.Module):\n    def forward(self, q):\n"
+        "        return (q[..., None, :] * q[..., None, :, :]).sum(-1)\n\n\ndef get_inputs():\n"
+        "    return [torch.randn(B, T, H, D)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    impl = f"problem-file:{tmp_path / 'squares.py'}+{REGISTRY}:squared"
+    assert operation(runner, "verify", impl, seq_len=8, num_heads=3, d_model=3).ok
+
+
 def test_operations_are_compared_from_the_command_line(registry: Path) -> None:
     impls = axes_of("problem=./registry.py:naive_decay", "impl=./registry.py:chunk_decay")["impl"]
     assert impls == (
@@ -136,6 +146,20 @@ def test_inputs_without_a_transform_are_drawn_anew() -> None:
 
 def test_the_code_of_an_operation_is_that_of_its_module_too(registry: Path, runner: Executor) -> None:
     assert str(REGISTRY.with_name("plain_operations.py")) in files_of_class(layer_of(f"{REGISTRY}:chunk_decay"))
+
+
+def test_modules_of_one_name_beside_two_registries_are_not_mixed_up(registry: Path, runner: Executor) -> None:
+    impl = f"{name(REGISTRY, 'naive_decay')}+{registry}:wrong_decay"
+    reason = operation(runner, "verify", impl).reason
+    assert "measure one registry at a time: plain_operations is " in reason
+
+
+def test_kernels_of_one_name_are_not_mixed_up(repository: Path, runner: Executor) -> None:
+    scales = repository / "torch-ext" / "small_kernel" / "scales.py"
+    scales.write_text("SCALE = 0.25")
+    impl = f"{name(BENCHMARK, 'wide')}+{repository}/benchmarks/benchmark.py:wide"
+    assert workload(runner, "verify", "wide").ok
+    assert runner.run("verify", Case(impl, seq_len=1, d_model=1, num_heads=1)).status == "incorrect"
 
 
 def test_a_package_that_is_absent_is_named(runner: Executor) -> None:
