@@ -48,9 +48,9 @@ class Modules(Format):
         return FileAxes(axis_of, {axis_of[name]: size for name, size in stated.items()})
 
     def is_solution(self, layer: str) -> bool:
-        """Whether it is a Python file."""
+        """Whether it is a Python file, or a part of one that is a problem."""
         if not layer.endswith(".py"):
-            return False
+            return ":" in layer and self.file_at(Path(layer)) is not None
         names = names_in(module_tree(Path(layer)))
         if names.isdisjoint(_SOLUTIONS):
             raise UsageError(f"impl={layer}: a solution has a class ModelNew or Model{_what_it_has(names)}")
@@ -76,7 +76,9 @@ class Modules(Format):
         return [f"points=[{','.join(points)}]"] if points else []
 
     def notice(self, file: Path) -> str:
-        """Whose sizes are measured."""
+        """Which model is measured, and at whose sizes."""
+        if file in self.solutions(file):
+            return "; impl=FILE measures Model alone, and problem=FILE its ModelNew too"
         return "; without a size given, those of shapes.py" if beside(file, "shapes.py") else ""
 
     def missing_parts(self, path: Path) -> str:

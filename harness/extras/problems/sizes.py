@@ -35,8 +35,8 @@ _OPERATORS: Mapping[type, Any] = {
 _MOST = 1e60
 
 
-def names_in(tree: ast.Module) -> set[str]:
-    """The names of the functions and classes of the module."""
+def names_in(tree: ast.Module | ast.ClassDef) -> set[str]:
+    """The names of the functions and classes of the module, or of the class."""
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 

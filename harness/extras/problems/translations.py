@@ -13,7 +13,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from harness.core.model.errors import UsageError
+from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.file_io import read_bytes, read_text
 from harness.core.model.file_validation import OpenModel, checked
 
@@ -96,4 +96,33 @@ def _of_groups(file: Path, part: str) -> Translation | None:
     return Translation("groups.py.jinja", {"number": int(part or 1)})
 
 
-_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (_of_directory, _of_groups)
+def _of_parts(file: Path, part: str) -> Translation | None:
+    """An operation of a registry of flash-linear-attention, or a workload of a file for `kernels benchmark`.
+
+    The part is its name, or `Class.name` for a workload. Raises UsageError with all names if it is none or several.
+    """
+    if file.suffix != ".py":
+        return None
+    tree = parsed(file)
+    parts = dict[str, Translation]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="OpConfig")):
+                settings = {keyword.arg: keyword.value for keyword in node.keywords}
+                shapes = settings.get("default_shapes", ast.Name("SHAPE_CONFIGS"))
+                by_name = ast.literal_eval(dict(assigned(tree)).get(ast.unparse(shapes), shapes))
+                sizes, *_ = checked(Declared, {"SHAPES": [*by_name.values()]}).SHAPES
+                name = ast.literal_eval(settings["name"])
+                parts[name] = Translation("registry.py.jinja", {"name": name, "sizes": sizes})
+            case ast.ClassDef(bases=[ast.Name(id="Benchmark")]):
+                for method in sorted(names_in(node)):
+                    if method.startswith("verify_"):
+                        name = f"{node.name}.{method.removeprefix('verify_')}"
+                        parts[name] = Translation("benchmark.py.jinja", {"name": name})
+    meant = [name for name in parts if part in ("", name, name.partition(".")[2])]
+    if parts and len(meant) != 1:
+        raise UsageError(f"{file}: give one of its parts, as in {file}:NAME{did_you_mean(part, parts)}")
+    return parts[meant[0]] if parts else None
+
+
+_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (_of_directory, _of_groups, _of_parts)

@@ -1,0 +1,3 @@
+"""A second file of the kernel."""
+
+SCALE = 0.5
