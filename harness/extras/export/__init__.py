@@ -1,8 +1,8 @@
 """A run in other tools' formats, and one or two of its cases as a script.
 
 FORMATS has the name of each format, the ending of its files, and `module:function`. Other extras may add to it. The
-function takes a `StoredRun`, and that of `script` also the cases. It returns the bytes of the file, the number of its
-cases, and a sentence for each thing that the format cannot hold.
+function takes a `StoredRun`, and that of `script` or a problem also the lines of the chosen cases. It returns the bytes
+of the file, the number of its cases, and a sentence for each thing that the format cannot hold.
 """
 
 from harness.core.model.extra_tables import READ, Command

@@ -46,12 +46,12 @@ def run_export(options: argparse.Namespace) -> int:
     """Write a run in another tool's format."""
     from harness.core.results.stored_run import read_run_directory
 
-    from .formats import FORMATS, export
+    from .formats import FORMATS, OF_CASES, export
 
     name, out = options.format, options.out
     if name not in FORMATS:
         raise UsageError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
-    if options.case and name not in ("script", "kernelbench", "flashinfer-definition"):
+    if options.case and name not in OF_CASES:
         raise UsageError("--case chooses the cases of a script or problem: give such a --format, or leave it out")
     stored = read_run_directory(options.run)
     exported = export(stored, name, options.case)

@@ -33,15 +33,20 @@ from harness.study.laws.roofline import roofs, with_suspects
 
 # The ending of each format's files, and what writes it.
 FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
+# Their functions also take the lines of the cases that the user chooses.
+OF_CASES = ("script", "kernelbench", "flashinfer-definition")
 
 
 def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
-    """Export the run, or the `cases` of a script, to the format. Raises UsageError if the run has nothing for it."""
+    """Export the run, or the cases that some texts describe, to the format. Raises UsageError if it has none."""
     if not stored.lines:
         raise UsageError(f"{stored.path} has no rows to export")
     judged = replace(stored, lines=with_suspects(stored.lines, roofs(stored.machine)))
     write = referenced(FORMATS[name][1])
-    return Exported(*(write(judged, cases) if cases else write(judged)))
+    if name not in OF_CASES:
+        return Exported(*write(judged))
+    chosen = referenced("harness.extras.export.script:chosen")
+    return Exported(*write(judged, [chosen(judged, text) for text in cases or [""]]))
 
 
 def _completed(stored: StoredRun) -> list[CaseResult]:

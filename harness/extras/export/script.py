@@ -36,14 +36,13 @@ _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
 
 
-def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
-    """The script of one case, or of two that differ in the layer. The texts in `cases` describe them: see `chosen`.
+def export_cases(stored: StoredRun, lines: Sequence[CaseResult]) -> Exported:
+    """The script of one case, or of two that differ in the layer.
 
     Trials tell how the layers are called. Raises UsageError if no script can hold the case.
     """
-    if len(cases) > 2:
+    if len(lines) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in cases or [""]]
     _check(lines)
     described: list[script_parts.Description] = []
     with short_executor() as executor:

@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader
 from harness.core.config.machine import part
 from harness.core.layers.layer_files import files_unlike
 from harness.core.model.errors import UsageError
-from harness.core.model.formatting import listed
 from harness.core.model.layer_options import options_of
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
@@ -60,39 +59,31 @@ def export_traces(stored: StoredRun) -> Exported:
     )
 
 
-def export_problem(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
+def export_problem(stored: StoredRun, cases: Sequence[CaseResult]) -> Exported:
     """The problem file of a case, whose sizes are its integers.
 
-    Raises UsageError if no case or several are described, and if the layer takes more than x.
+    Raises UsageError for several cases, and if the layer takes more than x.
     """
-    return _written(_chosen(stored, cases), "problem.py.jinja")
+    return _written(cases, "problem.py.jinja")
 
 
-def export_definition(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
+def export_definition(stored: StoredRun, cases: Sequence[CaseResult]) -> Exported:
     """The definition of a case, in which only the batch and the length vary.
 
     Raises UsageError as `export_problem` does, and for a layer that is not known to have no weights.
     """
-    line = _chosen(stored, cases)
+    line = cases[0]
     if line.weights_bytes is None:
         raise UsageError(f"the run does not know whether {line.impl} has weights: give --format kernelbench")
     if line.weights_bytes:
         raise UsageError(f"{line.impl} has weights, and a definition has none: give --format kernelbench")
-    return _written(line, "definition.json.jinja")
+    return _written(cases, "definition.json.jinja")
 
 
-def _chosen(stored: StoredRun, texts: Sequence[str]) -> CaseResult:
-    """The case whose name has all these words. Of several, it is the one whose own words are in the names of all."""
-    words = {*" ".join(texts).split()}
-    lines = {frozenset(str(line.case).split()): line for line in stored.lines}
-    fitting = sorted((name for name in lines if words <= name), key=len)
-    if not fitting or not all(fitting[0] <= name for name in fitting):
-        names = listed([f"'{lines[name].case}'" for name in fitting or lines], "case")
-        raise UsageError(f"{stored.path} has {len(fitting)} such cases: give the name of one by --case, of {names}")
-    return lines[fitting[0]]
-
-
-def _written(line: CaseResult, template: str) -> Exported:
+def _written(cases: Sequence[CaseResult], template: str) -> Exported:
+    line, *more = cases
+    if more:
+        raise UsageError("a problem has one case: give --case once")
     with short_executor() as executor:
         described = executor.ask("describe_call", replace(line.case, mode="forward", device="cpu"))
     if not described.ok:

@@ -21,6 +21,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
+from harness.extras.export.formats import export
 from harness.extras.problems import exports
 
 FACTS = ("flops", "depth", "weights_bytes", "inputs_bytes", "peak_bytes", "saved_bytes")
@@ -41,9 +42,9 @@ def write(tmp_path: Path, runner: Executor, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(exports, "short_executor", lambda: nullcontext(runner))
 
     def written(*cases: Case, words: str = "", ending: str = "py", weights: int | None = 0) -> tuple[Path, list[str]]:
-        export = exports.export_problem if ending == "py" else exports.export_definition
+        name = "kernelbench" if ending == "py" else "flashinfer-definition"
         stored = StoredRun(Path("run"), lines_of(cases, weights), [], {}, {})
-        content, number, notices = export(stored, [words] if words else ())
+        content, number, notices = export(stored, name, [words] if words else ())
         assert number == 1
         file = tmp_path / f"written.{ending}"
         file.write_bytes(content)
@@ -146,9 +147,9 @@ def test_the_words_of_a_case_choose_it(write: Write) -> None:
     others = FUSED, replace(FUSED, mode="train"), replace(FUSED, seq_len=64), SDPA
     assert "seq_len = 64" in write(*others, words="attention.fused n=64")[0].read_text()
     assert "seq_len = 32" in write(*others, words="attention.fused n=32")[0].read_text()
-    with pytest.raises(UsageError, match=r"has 3 such cases: give the name of one by --case, of 'attention.fused n=32"):
-        write(*others, words="attention.fused")
-    with pytest.raises(UsageError, match="has 0 such cases"):
+    with pytest.raises(UsageError, match=r"has 2 cases that 'mode=forward' describes: choose one, as by"):
+        write(*others[::2], words="mode=forward")
+    with pytest.raises(UsageError, match=r"no case of \S* is 'attention\.fussed'; did you mean 'attention\.fused'"):
         write(*others, words="attention.fussed")
 
 
