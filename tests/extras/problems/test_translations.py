@@ -186,6 +186,19 @@ def test_a_group_that_a_specification_lacks_is_named() -> None:
         config(f"impl={SPECIFICATION}:bench-tpu")
 
 
+def test_inputs_have_the_dtype_of_the_case_as_the_model_has(tmp_path: Path, runner: Executor) -> None:
+    specification = copied("specification", tmp_path) / "projection.yaml"
+    specification.write_text(specification.read_text().replace("dtype: float32", "dtype: float16"))
+    model = specification.with_suffix(".py")
+    # Torch's device meta does not convolve float16 with float32.
+    model.write_text(
+        model.read_text().replace("self.down(x)", "nn.functional.conv1d(x.mT, self.down.weight[..., None]).mT")
+    )
+    assert shapes(str(specification)) == ["b n W", "b n O"]
+    at = {"seq_len": 16, "options": "OUT=4+WIDTH=8"}
+    assert answer(runner, "facts", str(specification), dtype="bfloat16", **at).values["inputs_bytes"] == 2 * 2 * 16 * 8
+
+
 def test_other_files_of_yaml_are_no_problems(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- 1\n")
     with pytest.raises(UsageError, match=r"list\.yaml: correct it or .*: it is a list, not a valid dictionary"):
@@ -290,12 +303,12 @@ def test_a_setting_that_the_model_does_not_take_is_named(tmp_path: Path) -> None
     files = copied("function", tmp_path)
     text = (files / "config_forward.json").read_text()
     (files / "config_forward.json").write_text(text.replace('"out": 4', '"inside": 4'))
-    with pytest.raises(UsageError, match="fails at its own sizes: TypeError: .* unexpected keyword argument 'inside'"):
+    with pytest.raises(UsageError, match=r"fails at its own sizes: TypeError: .* unexpected keyword argument 'inside'"):
         layer_of(str(files / "func_forward.py"))
 
 
 def test_a_function_is_no_solution_of_a_problem_that_takes_a_class() -> None:
-    with pytest.raises(UsageError, match="fails at its own sizes: AttributeError: .* no attribute 'Model'"):
+    with pytest.raises(UsageError, match=r"fails at its own sizes: AttributeError: .* no attribute 'Model'"):
         layer_of(f"{FILES / 'block.py'}+{FILES / 'function' / 'linear.py'}")
     with pytest.raises(UsageError, match="a solution has ModelNew, Model or the function of its format, and this file"):
         config(f"problem={FUNCTION}", f"impl={FILES / 'tasks' / 'utils.py'}")
@@ -328,28 +341,27 @@ def test_a_task_with_its_submission_runs_at_any_sizes(n: int, width: int, runner
 def test_a_wrong_submission_is_incorrect(tmp_path: Path, runner: Executor) -> None:
     text = (TASK.parent / "submission.py").read_text()
     (tmp_path / "mine.py").write_text(text.replace("x @ (weight * scale)", "x @ weight"))
-    (impl,) = [name for name in config(f"problem={TASK.parent}", f"impl={tmp_path / 'mine.py'}").axes["impl"][2:]]
+    *_, impl = config(f"problem={TASK.parent}", f"impl={tmp_path / 'mine.py'}").axes["impl"]
     outcome = runner.run("verify", Case(impl, seq_len=16, d_model=4, num_heads=1, batch_size=2, options="out=6"))
     assert outcome.status == "incorrect"
 
 
-ONE_TENSOR = """
+SMALL = """
 import torch
 def generate_input(size, seed):
     return DATA
 def ref_kernel(data):
-    return data.cumsum(0) if isinstance(data, torch.Tensor) else data[0].cumsum(0)
+    assert type(data).__name__ == "KIND"
+    return sum(data).cumsum(0)
 """
 
 
-@pytest.mark.parametrize("data", ["torch.randn(size, 4)", "(torch.randn(size, 4),)"])
-def test_data_keeps_its_kind(data: str, tmp_path: Path, runner: Executor) -> None:
+@pytest.mark.parametrize(("data", "kind"), [("torch.randn(size, 4)", "Tensor"), ("(torch.randn(size, 4),)", "tuple")])
+def test_data_of_one_tensor_is_a_tuple_if_the_task_makes_one(
+    data: str, kind: str, tmp_path: Path, runner: Executor
+) -> None:
     (tmp_path / "task.yml").write_text("tests: [{size: 16, seed: 1}]")
-    kind = "Tensor" if data.startswith("torch") else "tuple"
-    text = ONE_TENSOR.replace("DATA", data) + f"    assert type(data).__name__ == '{kind}'\n"
-    (tmp_path / "reference.py").write_text(
-        text.replace("    return data.cumsum", f"    assert type(data).__name__ == '{kind}'\n    return data.cumsum")
-    )
+    (tmp_path / "reference.py").write_text(SMALL.replace("DATA", data).replace("KIND", kind))
     at = {"seq_len": 1, "batch_size": 1, "options": "size=20"}
     assert answer(runner, "verify", str(tmp_path / "reference.py"), **at).ok
 
@@ -365,7 +377,7 @@ def test_data_keeps_its_kind(data: str, tmp_path: Path, runner: Executor) -> Non
 )
 def test_data_that_is_nested_is_refused(data: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "task.yml").write_text("tests: [{size: 16, seed: 1}]")
-    (tmp_path / "reference.py").write_text(ONE_TENSOR.replace("DATA", data))
+    (tmp_path / "reference.py").write_text(SMALL.replace("DATA", data))
     said = f"TypeError: its data holds a {kind}: give tensors and numbers, alone or in one tuple"
     with pytest.raises(UsageError, match=f"fails at its own sizes: {said}$"):
         layer_of(str(tmp_path / "reference.py"))
@@ -382,7 +394,7 @@ def test_data_that_is_nested_is_refused(data: str, kind: str, tmp_path: Path) ->
 )
 def test_a_problem_that_needs_cuda_says_so(data: str, tmp_path: Path) -> None:
     (tmp_path / "task.yml").write_text("benchmarks: [{size: 16, seed: 1}]")
-    (tmp_path / "reference.py").write_text(ONE_TENSOR.replace("DATA", data))
+    (tmp_path / "reference.py").write_text(SMALL.replace("DATA", data))
     with pytest.raises(UsageError) as refused:
         layer_of(str(tmp_path / "reference.py"))
     assert str(refused.value) == f"{tmp_path}/reference.py needs CUDA: measure it where torch.cuda.is_available()"
