@@ -269,6 +269,11 @@ def test_a_backward_pass_is_verified_with_its_gradients(
     assert answer(runner, "verify", impl, mode="forward", **at).ok
 
 
+def test_a_part_of_a_function_is_refused() -> None:
+    with pytest.raises(UsageError, match="ValueError: a task of robust-kbench has no parts: leave out :multi"):
+        layer_of(f"{FUNCTION}:multi")
+
+
 def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     files = copied("function", tmp_path)
     text = (files / "config_forward.json").read_text()
