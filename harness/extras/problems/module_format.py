@@ -1,7 +1,8 @@
 """Problems that are Python modules: those of KernelBench, and those of its relatives.
 
 A module has a class `Model`, or one of another name, and the functions `get_inputs` and `get_init_inputs`. A solution
-has `ModelNew` or `Model`. In a directory, the problem is `reference.py` and a solution `solution.py`.
+has `ModelNew` or `Model`, or the function that some relatives call. In a directory, the problem is `reference.py` or
+`func_forward.py`, and a solution `solution.py` or `submission.py`.
 """
 
 from pathlib import Path
@@ -14,9 +15,9 @@ from .sizes import AXIS_OF, integers, models_in, names_in
 from .translations import beside, module_tree, translated
 
 _PARTS = {"get_inputs", "get_init_inputs"}
-_SOLUTIONS = ("ModelNew", "Model")
-_IN_DIRECTORY = ("reference.py",)
-_SUFFIXES = (".py",)
+_SOLUTIONS = ("ModelNew", "Model", "forward_fn", "backward_fn", "custom_kernel")
+_IN_DIRECTORY = ("reference.py", "func_forward.py")
+_SUFFIXES = (".py", ".yaml")
 
 
 class Modules(Format):
@@ -53,21 +54,26 @@ class Modules(Format):
             return ":" in layer and self.file_at(Path(layer)) is not None
         names = names_in(module_tree(Path(layer)))
         if names.isdisjoint(_SOLUTIONS):
-            raise UsageError(f"impl={layer}: a solution has a class ModelNew or Model{_what_it_has(names)}")
+            raise UsageError(
+                f"impl={layer}: a solution has ModelNew, Model or the function of its format{_what_it_has(names)}"
+            )
         return True
 
     def solutions(self, file: Path) -> list[Path]:
-        """The module itself if it has `ModelNew` too, and that of its directory."""
+        """The module itself if it has `ModelNew` too, and those of its directory."""
         both = file if "ModelNew" in names_in(module_tree(file)) else None
-        return [*filter(None, (both, beside(file, "solution.py")))]
+        return [*filter(None, (both, beside(file, "solution.py"), beside(file, "submission.py")))]
 
     def default_overrides(self, file: Path) -> list[str]:
         """The shapes of its directory as points."""
         axes = self.axes(file)
         points = []
         for shape in translated(file).declared.SHAPES:
-            if unknown := shape.keys() - axes.axis_of.keys():
+            unknown = shape.keys() - axes.axis_of.keys()
+            if unknown and beside(file, "shapes.py"):
                 raise UsageError(f"{file.with_name('shapes.py')}: {file.name} has no integer {', '.join(unknown)}")
+            if unknown:
+                continue
             sizes = axes.sizes | {axes.axis_of[name]: size for name, size in shape.items()}
             # Without a width of its own, any multiple of the heads will do.
             sizes.setdefault("d_model", sizes.get("num_heads", 1))
@@ -79,7 +85,7 @@ class Modules(Format):
         """Which model is measured, and at whose sizes."""
         if file in self.solutions(file):
             return "; impl=FILE measures Model alone, and problem=FILE its ModelNew too"
-        return "; without a size given, those of shapes.py" if beside(file, "shapes.py") else ""
+        return "; without a size given, all its shapes" if translated(file).declared.SHAPES else ""
 
     def missing_parts(self, path: Path) -> str:
         """The names that a problem has, and those of the file."""

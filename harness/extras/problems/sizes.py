@@ -18,10 +18,10 @@ from harness.core.model.sweep_axes import AXES
 
 # The axis that a name stands for. Of two names of one axis, the one that stands first here gets it.
 AXIS_OF = {
-    **dict.fromkeys(("seq_len", "sequence_length", "seq_length", "seqlen", "T", "max_seqlen"), "seq_len"),
-    **dict.fromkeys(("d_model", "n_embd", "embed_dim", "hidden_size", "dim"), "d_model"),
-    **dict.fromkeys(("num_heads", "n_head", "n_heads", "nhead", "heads", "H"), "num_heads"),
-    **dict.fromkeys(("batch_size", "B"), "batch_size"),
+    **dict.fromkeys(("seq_len", "sequence_length", "seq_length", "seqlen", "SEQ_LEN", "T", "max_seqlen"), "seq_len"),
+    **dict.fromkeys(("d_model", "n_embd", "N_EMBD", "embed_dim", "hidden_size", "dim", "hiddendim"), "d_model"),
+    **dict.fromkeys(("num_heads", "n_head", "N_HEAD", "n_heads", "nhead", "heads", "H"), "num_heads"),
+    **dict.fromkeys(("batch_size", "BATCH", "bs", "B"), "batch_size"),
 }
 _OPERATORS: Mapping[type, Any] = {
     ast.Add: operator.add,

@@ -6,7 +6,7 @@ lies beside a file, such as sizes and declared formulas, is read here too.
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pydantic
 import yaml
 
 from harness.core.model.errors import UsageError, did_you_mean
-from harness.core.model.file_io import read_bytes, read_text
+from harness.core.model.file_io import read_bytes, read_json, read_text
 from harness.core.model.file_validation import OpenModel, checked
 
 from .formats import place_of
@@ -42,12 +42,16 @@ class Translation:
 def module_tree(path: Path) -> ast.Module:
     """The syntax tree of the module of a problem file. Raises UsageError if it cannot be read, or is not Python."""
     translation = translated(path)
-    if not translation.template:
-        return parsed(path)
-    from jinja2 import Environment, PackageLoader
-
-    templates = Environment(loader=PackageLoader("harness.extras.problems"), trim_blocks=True, lstrip_blocks=True)
     file, part = place_of(path)
+    return _rendered(translation, file, part) if translation.template else parsed(path)
+
+
+def _rendered(translation: Translation, file: Path, part: str) -> ast.Module:
+    """The module that the template makes. Raises TemplateError or SyntaxError for values that do not fit."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("harness.extras.problems")
+    templates = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     template = templates.get_template(translation.template)
     return ast.parse(template.render(file=str(file.absolute()), part=part, **translation.values))
 
@@ -70,7 +74,9 @@ def translated(path: Path) -> Translation:
         return next(filter(None, translations), Translation())
     except KeyError as error:
         raise UsageError(f"{file}: it or a file beside it has no {error}") from error
-    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+    except UsageError:
+        raise
+    except Exception as error:  # of any kind: the files may hold anything
         raise UsageError(f"{file}: correct it or the files beside it: {' '.join(str(error).split())}") from error
 
 
@@ -125,4 +131,32 @@ def _of_parts(file: Path, part: str) -> Translation | None:
     return parts[meant[0]] if parts else None
 
 
-_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (_of_directory, _of_groups, _of_parts)
+# A kind of file, the file beside it that has its sizes, or none if it has them itself, and its template.
+_WITH_SETTINGS = (
+    ("*.yaml", "", "specification.py.jinja"),
+    ("func_forward.py", "config_forward.json", "function.py.jinja"),
+    ("func_backward.py", "config_backward.json", "function.py.jinja"),
+    ("reference.py", "task.yml", "task.py.jinja"),
+)
+
+
+def _of_settings(file: Path, part: str) -> Translation | None:
+    """A specification of AI-bench, or a task of robust-kbench or gpu-mode, with what its template declares."""
+    for pattern, name, template in _WITH_SETTINGS:
+        settings = file.with_name(name or file.name)
+        if file.match(pattern) and settings.is_file():
+            is_json = settings.suffix == ".json"
+            content = read_json(settings) if is_json else yaml.safe_load(read_text(settings, 65_536))
+            translation = Translation(template, {"content": checked(dict[str, Any], content)})
+            constants = assigned(_rendered(translation, file, part))
+            declared = {name: ast.literal_eval(node) for name, node in constants if name in Declared.model_fields}
+            return replace(translation, declared=checked(Declared, declared))
+    return None
+
+
+_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (
+    _of_directory,
+    _of_groups,
+    _of_parts,
+    _of_settings,
+)

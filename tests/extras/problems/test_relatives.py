@@ -42,9 +42,7 @@ def test_the_shapes_of_a_directory_are_measured_together(capsys: pytest.CaptureF
         (16, 2, "out=6+width=4"),
         (32, 2, "out=20+width=8"),
     ]
-    assert capsys.readouterr().err.endswith(
-        "layer.width = 8, layer.out = 12; without a size given, those of shapes.py\n"
-    )
+    assert capsys.readouterr().err.endswith("layer.width = 8, layer.out = 12; without a size given, all its shapes\n")
 
 
 @pytest.mark.parametrize("size", ["n=64", "layer.width=16", "points=null", "head_dim=4", "preset=ladder"])

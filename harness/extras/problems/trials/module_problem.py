@@ -1,6 +1,7 @@
 """A problem that is a Python module, and a solution of it, run at any sizes."""
 
 import hashlib
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -8,6 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
+from harness.core.model.errors import UsageError
 from harness.extras.problems.formats import place_of
 from harness.extras.problems.sizes import at_sizes, integers, models_in, names_in
 from harness.extras.problems.translations import module_tree
@@ -21,10 +25,13 @@ class ModuleProblem(Problem):
 
     @property
     def model(self) -> str:
-        """The name of the class that is measured."""
+        """The name of the class or function that is measured."""
+        tree = module_tree(Path(self.file))
         if not self.solution:
-            return models_in(module_tree(Path(self.file)))[0]
-        return "ModelNew" if "ModelNew" in names_in(module_tree(Path(self.solution))) else "Model"
+            return models_in(tree)[0]
+        names = names_in(module_tree(Path(self.solution)))
+        functions = (name for name in sorted(names) if f"of_{name}" in names_in(tree))
+        return "ModelNew" if "ModelNew" in names else next(functions, "Model")
 
     @property
     def module_names(self) -> list[str]:
@@ -32,10 +39,16 @@ class ModuleProblem(Problem):
         return [_module_at(file, frozenset()).__name__ for file in dict.fromkeys((self.source, self.file))]
 
     def model_class(self, sizes: Sizes) -> Any:
-        """The class that is measured. An integer of a solution is a size if the problem has it with the same value."""
+        """The class that is measured. An integer of a solution is a size if the problem has it with the same value.
+
+        For a solution that is a function, the problem makes the class.
+        """
         stated, of_solution = (integers(module_tree(Path(file))) for file in (self.file, self.source))
         shared = {name: size for name, size in sizes.items() if of_solution.get(name) == stated[name]}
-        return getattr(_module_at(self.source, frozenset(shared.items())), self.model)
+        problem = _module_at(self.file, frozenset(sizes.items()))
+        part = getattr(_module_at(self.source, frozenset(shared.items())), self.model)
+        class_of = getattr(problem, f"of_{self.model}", None)
+        return class_of(part) if class_of else part
 
     def model_at(self, sizes: Sizes) -> Any:
         """A new model, built with what `get_init_inputs` returns: a list, or a list and keywords."""
@@ -49,8 +62,13 @@ class ModuleProblem(Problem):
         return list(_module_at(self.file, frozenset(sizes.items())).get_inputs())
 
     def shapes(self, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
-        """The shapes that runs have shown."""
-        return shapes_of(self, sizes, letters)
+        """The shapes that runs have shown. Raises UsageError if they need CUDA, and it is absent."""
+        try:
+            return shapes_of(self, sizes, letters)
+        except UsageError as error:
+            if torch.cuda.is_available() or not re.search("CUDA|NVIDIA", str(error)):
+                raise
+            raise UsageError(f"{self.source} needs CUDA: measure it where torch.cuda.is_available()") from error
 
 
 @cache

@@ -1,0 +1,3 @@
+from torch import Tensor
+
+input_t = tuple[Tensor, Tensor, Tensor, float]
