@@ -18,9 +18,9 @@ from harness.core.trial.function_layer import FunctionLayer, first_tensor
 from harness.core.trial.layer_inputs import size_at
 from harness.core.trial.layer_protocol import letters_at
 from harness.core.trial.workload import Unsupported
-from harness.extras.problems.dimensions import letters_for
 from harness.extras.problems.formats import files_of, format_of
 
+from .probe import letters_for
 from .problem import Problem
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
