@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.core.model.errors import UsageError
@@ -33,36 +33,26 @@ _LETTERS = "abcefgijklopqrsuvwxyzABCEFGHIJKLMNOPQRSTUVWXYZαβγδεζηθκλμ
 
 @dataclass(frozen=True)
 class Probe:
-    """The inputs of a problem at some sizes, each as (shape, dtype, fill), and the shape of its output.
+    """A problem's model, the tensors among its inputs, and its output, at some sizes."""
 
-    The fill is empty for values that are drawn otherwise. Arguments that are no tensors are left out.
-    """
-
-    inputs: list[tuple[tuple[int, ...], torch.dtype, str]]
-    output: tuple[int, ...]
+    model: nn.Module
+    inputs: list[Tensor]
+    output: Tensor
 
     @property
     def dimensions(self) -> list[int]:
         """All dimensions of the inputs and the output, in one list."""
-        return [size for shape, _, _ in self.inputs for size in shape] + [*self.output]
+        return [size for tensor in (*self.inputs, self.output) for size in tensor.shape]
 
 
 class _Draws(TorchFunctionMode):
-    """Remembers which function has drawn a tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: list[tuple[Any, str]] = []
+    """Marks each tensor with the way that it is drawn. A tensor that is computed from it has no mark."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if function in _FILLS:
-            self._drawn.append((result, _FILLS[function]))
+            result.drawn_as = _FILLS[function]
         return result
-
-    def fill(self, tensor: Tensor) -> str:
-        """How the tensor was drawn; empty if it was changed afterwards, or drawn otherwise."""
-        return next((fill for drawn, fill in self._drawn if drawn is tensor), "")
 
 
 # Torch's functions that loop over time.
@@ -79,20 +69,17 @@ def _recurrent(x: Tensor, states: Any, *settings: Any) -> tuple[Tensor, ...]:
 
 def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
     """Run the problem at some sizes. Raises what the file raises."""
-    draws = _Draws()
     without_loops: Any = nullcontext()
     if device == "meta":
         shapes_alone: Any = dict.fromkeys(_LOOPS, _recurrent)
         without_loops = patch.multiple(torch._VF, **shapes_alone)
-    with without_loops, draws, torch.device(device), torch.no_grad():
-        inputs = problem.inputs_at(sizes)
-        drawn = [
-            (tuple(tensor.shape), tensor.dtype, draws.fill(tensor)) for tensor in inputs if isinstance(tensor, Tensor)
-        ]
-        output = first_tensor(problem.model_at(sizes).eval()(*inputs))
+    with without_loops, _Draws(), torch.device(device), torch.no_grad():
+        arguments = problem.inputs_at(sizes)
+        model = problem.model_at(sizes).eval()
+        output = first_tensor(model(*arguments))
     if not isinstance(output, Tensor):
         raise UsageError(f"{problem.model} of {problem.source} returns a {type(output).__name__}, and no tensor")
-    return Probe(drawn, tuple(output.shape))
+    return Probe(model, [argument for argument in arguments if isinstance(argument, Tensor)], output)
 
 
 def letters_for(names: Iterable[str]) -> dict[str, str]:
@@ -180,11 +167,12 @@ def _shapes(probe: Probe, words: Iterable[str], fixed: Mapping[str, str]) -> Sha
     """The shapes with a word for each dimension."""
     left = iter(words)
     inputs = []
-    for place, (shape, dtype, fill) in enumerate(probe.inputs):
-        dimensions = tuple(next(left) for _ in shape)
-        is_float = dtype.is_floating_point
-        kept = "" if is_float else str(dtype).removeprefix("torch.")
-        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill or drawn_by_the_file))
+    for place, tensor in enumerate(probe.inputs):
+        dimensions = tuple(next(left) for _ in tensor.shape)
+        is_float = tensor.is_floating_point()
+        kept = "" if is_float else str(tensor.dtype).removeprefix("torch.")
+        fill = getattr(tensor, "drawn_as", drawn_by_the_file)
+        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill))
     return Shapes(tuple(inputs), tuple(left), fixed)
 
 
