@@ -1,6 +1,7 @@
 """A problem file as a layer: its model, or that of a solution, at the sizes of a case."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from inspect import Parameter, Signature
@@ -36,10 +37,10 @@ class ProblemLayer(FunctionLayer):
     problem: ClassVar[Problem]
     # The axis of each integer of the file: `seq_len` and the like, or its own name.
     names: ClassVar[Mapping[str, str]]
-    # The integers of the file, by name, and those that cannot be changed, with the reason.
+    # The integers of the file, by name.
     sizes: ClassVar[Mapping[str, int]]
-    fixed: ClassVar[Mapping[str, str]]
     sized_by = ("seq_len", "batch_size")
+    layout = layout_hint = ""
     # The problem, with the solution that this is the reference of.
     solved_by: ClassVar[Problem | None] = None
     # Whether its weights have other names than the problem's.
@@ -62,10 +63,8 @@ class ProblemLayer(FunctionLayer):
     @classmethod
     def sizes_of(cls, case: Case) -> dict[str, int]:
         """The integers of the file at a case."""
-        options = options_of(case.options)
-        of_case = case.as_dict()
-        stated = {axis: (of_case if axis in AXES else options).get(axis) for axis in cls.names.values()}
-        return {name: stated[axis] or cls.sizes[name] for name, axis in cls.names.items()}
+        stated = {**options_of(case.options), **case.as_dict()}
+        return {name: stated.get(axis) or cls.sizes[name] for name, axis in cls.names.items()}
 
     @classmethod
     def draw_inputs(cls, case: Case) -> list[Tensor]:
@@ -105,8 +104,8 @@ class _Call(nn.Module):
         self.model = problem.model_at(sizes)
         with torch.random.fork_rng([]):
             arguments = problem.inputs_at(sizes)
-        self.are_tensors = [isinstance(argument, Tensor) for argument in arguments]
-        self.arguments = [None if isinstance(argument, Tensor) else argument for argument in arguments]
+        # The class itself marks the place of a tensor.
+        self.arguments = [Tensor if isinstance(argument, Tensor) else argument for argument in arguments]
         if any(isinstance(argument, list | tuple | dict) for argument in self.arguments):
             raise Unsupported(
                 "get_inputs returns a list, a tuple or a dict as an argument: give tensors, numbers and texts"
@@ -114,8 +113,7 @@ class _Call(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Any:
         tensors = iter(inputs)
-        both = zip(self.are_tensors, self.arguments, strict=True)
-        return self.model(*(next(tensors) if is_tensor else argument for is_tensor, argument in both))
+        return self.model(*(next(tensors) if argument is Tensor else argument for argument in self.arguments))
 
 
 def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,8 +130,7 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
             torch.manual_seed(0)
             model = each.model_at(sizes).eval()
             names.append(set(model.state_dict()))
-            given = [x.clone() if isinstance(x, Tensor) else x for x in inputs]
-            outputs.append(first_tensor(model(*given)))
+            outputs.append(first_tensor(model(*deepcopy(inputs))))
     expected, output = outputs
     is_close = output.shape == expected.shape and (output - expected).norm() <= _AGREE * expected.norm()
     if not is_close:
@@ -174,13 +171,13 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     own = letters_for(file_axes.own)
     letters = own | {name: AXES[axis].letter for name, axis in axes.items() if axis in AXES}
     shapes = problem.shapes(sizes, letters)
-    modules = problem.module_names
+    model, modules = problem.model_class(sizes), problem.module_names
 
     def supports(case: Case) -> str | None:
         for name, size in layer.sizes_of(case).items():
             if name in shapes.fixed and size != sizes[name]:
                 return f"its {name} is fixed at {sizes[name]}: {shapes.fixed[name]}"
-        for axis in ("seq_len", "batch_size"):
+        for axis in layer.sized_by:
             if axis not in axes.values() and getattr(case, axis) > 1:
                 return f"the file has no integer that is {axis}: leave it out"
         if layer.has_other_weights and case.trains:
@@ -191,21 +188,17 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
         "problem": problem,
         "names": axes,
         "sizes": sizes,
-        "fixed": shapes.fixed,
         "solved_by": solved_by,
         "verified_at": {axes[name]: sizes[name] for name in shapes.fixed if axes[name] in AXES},
         "inputs": shapes.inputs,
         "output": shapes.output,
         "positional": len(shapes.inputs),
-        "layout": "",
-        "layout_hint": "",
         "axes": {name: (letter, sizes[name]) for name, letter in own.items()},
         "has_heads": "num_heads" in axes.values(),
-        "function": problem.model_class(sizes),
-        "reference": None,
+        "function": model,
         "supports": staticmethod(supports),
         "__module__": modules[0],
-        "__doc__": problem.model_class(sizes).__doc__,
+        "__doc__": model.__doc__,
     }
     # What is tolerated is said by the problem, and not by its solution.
     judge = replace(problem, solution="").model_class(sizes)
@@ -213,8 +206,9 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     members |= {name: value for name, value in stated.items() if value is not None}
     bases = [type("OfProblem", (), {"__module__": module}) for module in modules[1:]]
     layer: Any = type(problem.model, (ProblemLayer, *bases), members)
-    parameters = {"d_model": 1, "num_heads": 1, "seq_len": 1, "batch_size": 1, **{name: sizes[name] for name in own}}
-    if "num_heads" not in axes.values():
+    of_sweep = dict.fromkeys(("d_model", "num_heads", "seq_len", "batch_size"), 1)
+    parameters = of_sweep | {name: sizes[name] for name in own}
+    if not layer.has_heads:
         del parameters["num_heads"]
     by_name = [Parameter(name, Parameter.KEYWORD_ONLY, default=size) for name, size in parameters.items()]
     layer.__signature__ = Signature(by_name)
