@@ -23,7 +23,7 @@ _ONCE = {"impl": "one list, impl=A,B", "problem": "one file"}
 _IF_ABSENT = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size"), 1)
 
 
-def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[str], list[str]]:
+def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """The overrides with the names of problem files as layers, and the usual ones with the sizes of the files.
 
     Raises UsageError for a file that is no problem, and for files whose sizes differ.
@@ -32,17 +32,19 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[
     impls = _named_layers(options)
     named = [impl.removeprefix(_SOURCE) for impl in impls if impl.startswith(_SOURCE)]
     if not named:
-        return list(overrides), list(usual)
+        return overrides, usual
     files = list(dict.fromkeys(files_of(name)[0] for name in named))
     axes = _axes_of_all(files)
     kept = [_under_its_axis(text, axes) for text in options if text.partition("=")[0] not in _ONCE]
     notify(*(f"{file}: {_in_words(axes) or 'no size to change'}{format_of(file).notice(Path(file))}" for file in files))
     quoted = ",".join("'" + impl.replace("'", "\\'") + "'" for impl in impls)
     # Commands with sizes of their own, and users who give some, do not want those of the file.
-    has_sizes = usual or any(text.startswith(("preset", "shape", "head_dim", OPTION, *_IF_ABSENT)) for text in kept)
+    has_sizes = any(text.startswith(("preset", "shape", "head_dim", "points", OPTION, *_IF_ABSENT)) for text in kept)
     of_format = format_of(files[0]).default_overrides(Path(files[0]))
-    of_format = [text for text in of_format if not has_sizes or not text.startswith("points")]
-    return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, [*of_format, *kept])]
+    if usual or has_sizes:
+        of_format = [text for text in of_format if not text.startswith("points")]
+    options = [*of_format, *kept]
+    return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, options)]
 
 
 def _usual_sizes(axes: FileAxes, options: Sequence[str]) -> list[str]:
@@ -118,10 +120,11 @@ def _under_its_axis(text: str, axes: FileAxes) -> str:
 
 def _in_words(axes: FileAxes) -> str:
     """`seq_len = 512, d_model is its n_embd = 768; layer.vocab_size = 50257`."""
-    of_sweep = []
+    of_sweep, of_file = [], []
     for name, axis in axes.axis_of.items():
         if axis in _IF_ABSENT:
             is_its = "" if name == axis else f" is its {name}"
             of_sweep.append(f"{axis}{is_its} = {axes.sizes[axis]}")
-    of_file = [f"{OPTION}{name} = {axes.sizes[name]}" for name in axes.own]
+        else:
+            of_file.append(f"{OPTION}{name} = {axes.sizes[axis]}")
     return "; ".join(filter(None, (", ".join(of_sweep), ", ".join(of_file))))

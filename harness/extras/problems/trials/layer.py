@@ -22,7 +22,7 @@ from harness.core.trial.workload import Unsupported
 from harness.extras.problems.formats import files_of, format_of
 
 from .probe import letters_for
-from .problem import Problem
+from .problem import Problem, Sizes
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
 _AGREE = 1e-2
@@ -38,20 +38,18 @@ class ProblemLayer(FunctionLayer):
     # The axis of each integer of the file: `seq_len` and the like, or its own name.
     names: ClassVar[Mapping[str, str]]
     # The integers of the file, by name.
-    sizes: ClassVar[Mapping[str, int]]
+    sizes: ClassVar[Sizes]
     sized_by = ("seq_len", "batch_size")
     layout = layout_hint = ""
     # The problem, with the solution that this is the reference of.
-    solved_by: ClassVar[Problem | None] = None
+    solved_by: ClassVar[Problem | None]
     # Whether its weights have other names than the problem's.
     has_other_weights: ClassVar[bool] = False
     # The problem's own model, if this is a solution.
     reference: ClassVar[type | None] = None
 
     def __init__(self, **stated: int) -> None:
-        nn.Module.__init__(self)
-        self.options: dict[str, Any] = {}
-        self.grouped = False
+        super().__init__(d_model=1)
         # What a case does not state is 1 of an axis of the sweep, and the file's own value of another.
         self.at = {name: stated.get(axis, 1 if axis in AXES else self.sizes[name]) for name, axis in self.names.items()}
         self.call = _Call(self.problem, self.at)
@@ -99,7 +97,7 @@ class ProblemLayer(FunctionLayer):
 class _Call(nn.Module):
     """The model, called with the tensors of `get_inputs`. Its other arguments are as the file has them."""
 
-    def __init__(self, problem: Problem, sizes: Mapping[str, int]) -> None:
+    def __init__(self, problem: Problem, sizes: Sizes) -> None:
         super().__init__()
         self.model = problem.model_at(sizes)
         with torch.random.fork_rng([]):
@@ -120,7 +118,7 @@ def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str, int]) -> None:
+def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Sizes) -> None:
     """Raise Unsupported unless two models that are built from one seed have equal outputs."""
     outputs, names = [], []
     with torch.random.fork_rng([]), torch.no_grad():
@@ -132,8 +130,7 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
             names.append(set(model.state_dict()))
             outputs.append(first_tensor(model(*deepcopy(inputs))))
     expected, output = outputs
-    is_close = output.shape == expected.shape and (output - expected).norm() <= _AGREE * expected.norm()
-    if not is_close:
+    if output.shape != expected.shape or not (output - expected).norm() <= _AGREE * expected.norm():
         differ = ", ".join(sorted(names[0] ^ names[1])) or "the shapes of some"
         raise Unsupported(
             f"its weights are not those of the problem ({differ}), and models built from one seed have other outputs"
@@ -143,7 +140,7 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
 @cache
 def layer_of(name: str) -> type[ProblemLayer]:
     """The layer of the text after `problem-file:`. Raises UsageError for a file that cannot be measured."""
-    problem = _problem_of(name)
+    problem = problem_of(name)
     layer = _layer(problem)
     stated = replace(problem, solution="")
     if problem != stated:
@@ -157,7 +154,7 @@ def layer_of(name: str) -> type[ProblemLayer]:
     return layer
 
 
-def _problem_of(name: str) -> Problem:
+def problem_of(name: str) -> Problem:
     """The problem in a text such as `FILE`, or `FILE+SOLUTION`."""
     file, solution = files_of(name)
     problem: Problem = referenced(format_of(file).problem)(file, solution)
@@ -168,15 +165,16 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     file_axes = format_of(problem.file).axes(Path(problem.file))
     axes = file_axes.axis_of
     sizes = {name: file_axes.sizes[axis] for name, axis in axes.items()}
-    own = letters_for(file_axes.own)
+    own = letters_for(name for name, axis in axes.items() if axis not in AXES)
     letters = own | {name: AXES[axis].letter for name, axis in axes.items() if axis in AXES}
     shapes = problem.shapes(sizes, letters)
     model, modules = problem.model_class(sizes), problem.module_names
 
     def supports(case: Case) -> str | None:
-        for name, size in layer.sizes_of(case).items():
-            if name in shapes.fixed and size != sizes[name]:
-                return f"its {name} is fixed at {sizes[name]}: {shapes.fixed[name]}"
+        at = layer.sizes_of(case)
+        for name, reason in shapes.fixed.items():
+            if at[name] != sizes[name]:
+                return f"its {name} is fixed at {sizes[name]}: {reason}"
         for axis in layer.sized_by:
             if axis not in axes.values() and getattr(case, axis) > 1:
                 return f"the file has no integer that is {axis}: leave it out"
@@ -208,8 +206,7 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     layer: Any = type(problem.model, (ProblemLayer, *bases), members)
     of_sweep = dict.fromkeys(("d_model", "num_heads", "seq_len", "batch_size"), 1)
     parameters = of_sweep | {name: sizes[name] for name in own}
-    if not layer.has_heads:
-        del parameters["num_heads"]
-    by_name = [Parameter(name, Parameter.KEYWORD_ONLY, default=size) for name, size in parameters.items()]
-    layer.__signature__ = Signature(by_name)
+    layer.__signature__ = Signature(
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=size) for name, size in parameters.items()]
+    )
     return layer
