@@ -6,7 +6,6 @@ keep the values of the file.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -69,11 +68,9 @@ def _recurrent(x: Tensor, states: Any, *settings: Any) -> tuple[Tensor, ...]:
 
 def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
     """Run the problem at some sizes. Raises what the file raises."""
-    without_loops: Any = nullcontext()
-    if device == "meta":
-        shapes_alone: Any = dict.fromkeys(_LOOPS, _recurrent)
-        without_loops = patch.multiple(torch._VF, **shapes_alone)
-    with without_loops, _Draws(), torch.device(device), torch.no_grad():
+    loops = _LOOPS if device == "meta" else ()
+    shapes_alone = patch.dict(vars(torch._VF), dict.fromkeys(loops, _recurrent))
+    with shapes_alone, _Draws(), torch.device(device), torch.no_grad():
         arguments = problem.inputs_at(sizes)
         model = problem.model_at(sizes).eval()
         output = first_tensor(model(*arguments))
