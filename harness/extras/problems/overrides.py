@@ -13,10 +13,19 @@ from harness.core.config.key_value_options import present_option
 from harness.core.model.errors import UsageError, did_you_mean, notify
 from harness.core.model.layer_options import OPTION
 from harness.core.model.sweep_axes import present_axis
+from harness.core.results.row import TEXT, TrialKind
+from harness.core.run.executor import Executor
 
 from .formats import FileAxes, files_of, format_of, problem_at
 
 _SOURCE = "problem-file:"
+LOOK = TrialKind(
+    {"refusal": TEXT, "warning": TEXT},
+    handler="harness.extras.problems.trials.judgement:judge",
+    takes=("file", "sizes", "memory_limit"),
+)
+# The problems that this command has looked at: it may read its overrides several times.
+_LOOKED_AT = set[str]()
 # What each of these keys takes, once.
 _ONCE = {"impl": "one list, impl=A,B", "problem": "one file"}
 # A file without a size for one of these axes is measured at this value.
@@ -44,7 +53,25 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[Seque
     if usual or has_sizes:
         of_format = [text for text in of_format if not text.startswith("points")]
     options = [*of_format, *kept]
+    for file in {*files} - _LOOKED_AT:
+        _look(file, axes, options, has_sizes)
     return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, options)]
+
+
+def _look(file: str, axes: FileAxes, options: Sequence[str], has_sizes: bool) -> None:
+    """Say what a trial finds in the output of a problem at the first sizes of the options.
+
+    Raises UsageError if the user gives no sizes, and the problem needs more than half of the memory.
+    """
+    _LOOKED_AT.add(file)
+    stated = dict(reversed(re.findall(r"(\w+)=\[?(\d+)", " ".join(options))))
+    sizes = {name: int(stated.get(axis, axes.sizes[axis])) for name, axis in axes.axis_of.items()}
+    with Executor(seed=0, trial_s=1.0, timeout_s=10.0) as executor:
+        answer = executor.run("look_at_problem", extra={"file": file, "sizes": sizes}).values
+    if answer.get("refusal") and not has_sizes:
+        raise UsageError(answer["refusal"])
+    if warning := answer.get("warning"):
+        notify(f"warning: {file}: {warning}")
 
 
 def _usual_sizes(axes: FileAxes, options: Sequence[str]) -> list[str]:
