@@ -96,8 +96,13 @@ def test_a_problem_that_needs_half_of_the_memory_is_not_measured_unasked(tmp_pat
     with pytest.raises(UsageError) as refusal:
         compose([f"impl={tmp_path / 'huge.py'}"], for_sweep=True)
     assert str(refusal.value).startswith(f"{tmp_path / 'huge.py'} needs at least 2.00 TiB at its own sizes, and trials")
-    instead = "give a smaller layer.seq_len=, or layer.seq_len=4096 to measure it as it is"
-    assert str(refusal.value).endswith(instead)
+    assert str(refusal.value).endswith("give a smaller seq_len=, or seq_len=4096 to measure it as it is")
+
+
+def test_a_size_that_is_no_axis_of_the_sweep_is_named_as_it_is_typed(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text(HUGE.replace("seq_len, dim = 6, 8", "seq_len, dim = 64, 4096"))
+    with pytest.raises(UsageError, match=r"give a smaller layer\.dim=, or layer\.dim=4096 to measure it as it is"):
+        compose([f"impl={tmp_path / 'wide.py'}"], for_sweep=True)
 
 
 @pytest.mark.parametrize("stated", ["layer.seq_len=4096", "seq_len=4096", "points=[{n:4096}]"])

@@ -6,6 +6,7 @@ from contextlib import suppress
 import torch
 
 from harness.core.model.formatting import size
+from harness.core.model.sweep_axes import AXES
 from harness.core.trial.sandbox import Answer
 
 from .layer import problem_of
@@ -27,9 +28,10 @@ def judge(file: str, sizes: Sizes, memory_limit: int) -> Answer:
         needed = sum(x.nbytes for x in (*probe.inputs, *probe.model.parameters(), probe.output))
     if sizes and 2 * needed > memory_limit:
         name = max(sizes, key=lambda name: (sizes[name] in probe.dimensions, sizes[name]))
+        key = name if name in AXES else f"layer.{name}"
         refusal = (
             f"{file} needs at least {size(needed)} at its own sizes, and trials have {size(memory_limit)}: "
-            f"give a smaller layer.{name}=, or layer.{name}={sizes[name]} to measure it as it is"
+            f"give a smaller {key}=, or {key}={sizes[name]} to measure it as it is"
         )
     return {"refusal": refusal, "warning": "; ".join(_warnings(problem, sizes, needed))}
 
