@@ -7,6 +7,7 @@ are axes. A definition of FlashInfer Trace is JSON and has axes of its own. The 
 
 LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of")]
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
+TRIAL_KINDS = [("look_at_problem", "harness.extras.problems.overrides:LOOK")]
 FINDINGS = ["harness.extras.problems.declared:declared_findings"]
 FORMATS = [
     ("flashinfer-trace", ".jsonl", "harness.extras.problems.exports:export_traces"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.core.model.errors import UsageError
+from harness.core.model.errors import VALUES, UsageError
 from harness.core.model.own_axes import sizes_by_name
 from harness.core.model.sweep_axes import AXES
 from harness.core.results.columns import CaseResult
@@ -16,9 +16,6 @@ from harness.study.report.document import Section, grouped
 from .formats import files_of, format_of
 from .sizes import value_of
 from .translations import translated
-
-# The short names of dtypes.
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 
 def declared_findings(config: Mapping[str, Any], lines: list[CaseResult]) -> Any:
@@ -54,7 +51,7 @@ def _sentences(layer: str, cases: list[CaseResult]) -> Iterator[str]:
     if formula := declared.flops_formula:
         yield _verdict(f"flops_formula of {layer}", formula, "flops", names, forward)
     if formula := declared.bytes_formula:
-        dtype = _DTYPES.get(declared.precision.lower(), declared.precision)
+        dtype = VALUES["dtype"].get(declared.precision.lower(), declared.precision)
         in_dtype = [case for case in forward if case.dtype == dtype]
         yield _verdict(
             f"bytes_formula (precision {declared.precision or 'unstated'}) of {layer}",

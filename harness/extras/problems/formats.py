@@ -12,7 +12,6 @@ from pathlib import Path
 
 from harness.core.model.errors import UsageError
 from harness.core.model.extra_tables import referenced
-from harness.core.model.sweep_axes import AXES
 
 _PLACES = (
     "harness.extras.problems.definition_format:Definitions",
@@ -26,11 +25,6 @@ class FileAxes:
 
     axis_of: dict[str, str]
     sizes: dict[str, int]
-
-    @property
-    def own(self) -> list[str]:
-        """The sizes that are no axis of the sweep."""
-        return [name for name, axis in self.axis_of.items() if axis not in AXES]
 
 
 class Format:
@@ -109,9 +103,7 @@ def format_of(path: str) -> Format:
 
 def files_of(name: str) -> tuple[str, str]:
     """The problem and the solution in a text such as `FILE+SOLUTION`; the solution is empty without one."""
-    parts = name.split("+")
-    for number in range(1, len(parts)):
-        file = "+".join(parts[:number])
-        if os.path.isfile(place_of(file)[0]):
-            return file, "+".join(parts[number:])
+    for place, letter in enumerate(name):
+        if letter == "+" and os.path.isfile(place_of(name[:place])[0]):
+            return name[:place], name[place + 1 :]
     return name, ""

@@ -5,7 +5,7 @@ Each integer of a file is an axis. Those that have a known meaning are `seq_len`
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import lcm
 from pathlib import Path
 
@@ -13,17 +13,26 @@ from harness.core.config.key_value_options import present_option
 from harness.core.model.errors import UsageError, did_you_mean, notify
 from harness.core.model.layer_options import OPTION
 from harness.core.model.sweep_axes import present_axis
+from harness.core.results.row import TEXT, TrialKind
+from harness.core.run.executor import Executor
 
 from .formats import FileAxes, files_of, format_of, problem_at
 
 _SOURCE = "problem-file:"
+LOOK = TrialKind(
+    {"refusal": TEXT, "warning": TEXT},
+    handler="harness.extras.problems.trials.judgement:judge",
+    takes=("file", "sizes", "memory_limit"),
+)
+# The problems that this command has looked at: it may read its overrides several times.
+_LOOKED_AT = set[str]()
 # What each of these keys takes, once.
 _ONCE = {"impl": "one list, impl=A,B", "problem": "one file"}
 # A file without a size for one of these axes is measured at this value.
-_IF_ABSENT = {"seq_len": 1, "d_model": 1, "num_heads": 1, "batch_size": 1}
+_IF_ABSENT = dict.fromkeys(("seq_len", "d_model", "num_heads", "batch_size"), 1)
 
 
-def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[str], list[str]]:
+def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """The overrides with the names of problem files as layers, and the usual ones with the sizes of the files.
 
     Raises UsageError for a file that is no problem, and for files whose sizes differ.
@@ -32,17 +41,37 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[
     impls = _named_layers(options)
     named = [impl.removeprefix(_SOURCE) for impl in impls if impl.startswith(_SOURCE)]
     if not named:
-        return list(overrides), list(usual)
+        return overrides, usual
     files = list(dict.fromkeys(files_of(name)[0] for name in named))
     axes = _axes_of_all(files)
-    kept = [_under_its_axis(text, axes) for text in options if text.partition("=")[0] not in ("impl", "problem")]
+    kept = [_under_its_axis(text, axes) for text in options if text.partition("=")[0] not in _ONCE]
     notify(*(f"{file}: {_in_words(axes) or 'no size to change'}{format_of(file).notice(Path(file))}" for file in files))
     quoted = ",".join("'" + impl.replace("'", "\\'") + "'" for impl in impls)
     # Commands with sizes of their own, and users who give some, do not want those of the file.
-    has_sizes = usual or any(text.startswith(("preset", "shape", "head_dim", OPTION, *_IF_ABSENT)) for text in kept)
+    has_sizes = any(text.startswith(("preset", "shape", "head_dim", "points", OPTION, *_IF_ABSENT)) for text in kept)
     of_format = format_of(files[0]).default_overrides(Path(files[0]))
-    of_format = [text for text in of_format if not has_sizes or not text.startswith("points")]
-    return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, [*of_format, *kept])]
+    if usual or has_sizes:
+        of_format = [text for text in of_format if not text.startswith("points")]
+    options = [*of_format, *kept]
+    for file in {*files} - _LOOKED_AT:
+        _look(file, axes, options, has_sizes)
+    return [*kept, f"impl={quoted}"], [*usual, *of_format, *_usual_sizes(axes, options)]
+
+
+def _look(file: str, axes: FileAxes, options: Sequence[str], has_sizes: bool) -> None:
+    """Say what a trial finds in the output of a problem at the first sizes of the options.
+
+    Raises UsageError if the user gives no sizes, and the problem needs more than half of the memory.
+    """
+    _LOOKED_AT.add(file)
+    stated = dict(reversed(re.findall(r"(\w+)=\[?(\d+)", " ".join(options))))
+    sizes = {name: int(stated.get(axis, axes.sizes[axis])) for name, axis in axes.axis_of.items()}
+    with Executor(seed=0, trial_s=1.0, timeout_s=10.0) as executor:
+        answer = executor.run("look_at_problem", extra={"file": file, "sizes": sizes}).values
+    if answer.get("refusal") and not has_sizes:
+        raise UsageError(answer["refusal"])
+    if warning := answer.get("warning"):
+        notify(f"warning: {file}: {warning}")
 
 
 def _usual_sizes(axes: FileAxes, options: Sequence[str]) -> list[str]:
@@ -68,7 +97,7 @@ def _named_layers(options: Sequence[str]) -> list[str]:
             raise UsageError(f"{key} is given twice: give {_ONCE[key]}")
         stated[key] = value.strip("[] ")
     texts = (text.strip(" '\"") for text in stated.get("impl", "").split(","))
-    layers = [text for text in texts if text]
+    layers = list(filter(None, texts))
     if stated.get("problem"):
         return _with_solutions(stated["problem"].strip("'\""), layers)
     return [_named(layer) for layer in layers]
@@ -82,8 +111,8 @@ def _named(layer: str) -> str:
 
 def _with_solutions(path: str, layers: Sequence[str]) -> list[str]:
     """The problem at a path, the solutions that come with it, and the layers. Files among these are solutions."""
-    found = problem_at(Path(path))
-    file = str(found[1]) if found else path
+    problem = _named(path)
+    file = problem.removeprefix(_SOURCE)
     problem_format = format_of(file)
     solutions, others = problem_format.solutions(Path(file)), []
     for layer in layers:
@@ -91,8 +120,8 @@ def _with_solutions(path: str, layers: Sequence[str]) -> list[str]:
             solutions.append(Path(layer))
         else:
             others.append(layer)
-    named = (f"{_SOURCE}{file}+{solution}" for solution in dict.fromkeys(solutions))
-    return [f"{_SOURCE}{file}", *named, *others]
+    named = (f"{problem}+{solution}" for solution in dict.fromkeys(solutions))
+    return [problem, *named, *others]
 
 
 def _axes_of_all(files: Sequence[str]) -> FileAxes:
@@ -108,7 +137,7 @@ def _under_its_axis(text: str, axes: FileAxes) -> str:
     """The override `layer.n_embd=64` as `d_model=64`. Raises UsageError for a name that the file lacks."""
     key, _, value = text.partition("=")
     name = key.removeprefix(OPTION)
-    if not key.startswith(OPTION):
+    if name == key:
         return text
     if name not in axes.axis_of:
         raise UsageError(f"{text}: the problem has no integer '{name}'{did_you_mean(name, axes.axis_of)}")
@@ -118,16 +147,11 @@ def _under_its_axis(text: str, axes: FileAxes) -> str:
 
 def _in_words(axes: FileAxes) -> str:
     """`seq_len = 512, d_model is its n_embd = 768; layer.vocab_size = 50257`."""
-    return "; ".join(filter(None, (", ".join(_known(axes)), ", ".join(_own(axes)))))
-
-
-def _known(axes: FileAxes) -> Iterator[str]:
+    of_sweep, of_file = [], []
     for name, axis in axes.axis_of.items():
         if axis in _IF_ABSENT:
             is_its = "" if name == axis else f" is its {name}"
-            yield f"{axis}{is_its} = {axes.sizes[axis]}"
-
-
-def _own(axes: FileAxes) -> Iterator[str]:
-    for name in axes.own:
-        yield f"{OPTION}{name} = {axes.sizes[name]}"
+            of_sweep.append(f"{axis}{is_its} = {axes.sizes[axis]}")
+        else:
+            of_file.append(f"{OPTION}{name} = {axes.sizes[axis]}")
+    return "; ".join(filter(None, (", ".join(of_sweep), ", ".join(of_file))))

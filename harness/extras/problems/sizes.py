@@ -7,7 +7,6 @@ the model's constructor and the inputs share. Nothing here runs the file, so the
 """
 
 import ast
-import copy
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -78,26 +77,16 @@ def _bound_in(node: ast.AST) -> Iterator[str]:
 
 
 def at_sizes(tree: ast.Module, sizes: Mapping[str, int]) -> ast.Module:
-    """A copy of the tree in which the integers of these names have other values."""
-    changed = copy.deepcopy(tree)
-    nodes = {id(node): sizes[name] for name, node in assigned(changed) if name in sizes}
-    _Replaced(nodes).visit(changed)
-    return changed
+    """The tree, changed in place: the integers of these names have other values. A computed one becomes `size + 0`."""
+    for name, node in assigned(tree):
+        if name in sizes and isinstance(node, ast.BinOp):
+            node.left, node.op, node.right = ast.Constant(sizes[name]), ast.Add(), ast.Constant(0)
+        elif name in sizes:
+            node.value = sizes[name]
+    return ast.fix_missing_locations(tree)
 
 
-class _Replaced(ast.NodeTransformer):
-    """Replaces nodes by integers: `{id(node): integer}`."""
-
-    def __init__(self, values: Mapping[int, int]) -> None:
-        self._values = values
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if id(node) in self._values:
-            return ast.copy_location(ast.Constant(self._values[id(node)]), node)
-        return self.generic_visit(node)
-
-
-def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
     """The names that the module binds, each with its value: of `a = 4`, of `a, b = 4, 8` and of `get_inputs(a=4)`.
 
     A default that is a name follows what has that name.

@@ -45,7 +45,7 @@ def test_each_dimension_is_found_in_the_sizes_of_the_file(problem: str, inputs: 
     layer = layer_of(str(FILES / f"{problem}.py"))
     assert [" ".join(one.shape) for one in layer.inputs] == inputs
     assert " ".join(layer.output) == output
-    assert bool(layer.fixed) == (problem in ("a_sum", "by_values"))
+    assert bool(layer.verified_at) == (problem in ("a_sum", "by_values"))
 
 
 @pytest.mark.parametrize("n", [16, 48])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.core.model.errors import UsageError
-from harness.extras.problems.dimensions import exponents, formula, letters_for
 from harness.extras.problems.sizes import at_sizes, integers
 from harness.extras.problems.translations import parsed
+from harness.extras.problems.trials.probe import formula, letters_for
 
 
 def tree(text: str) -> ast.Module:
@@ -77,8 +77,8 @@ SIZES = {"n": 6, "d": 8, "h": 2}
 def test_a_dimension_that_is_a_product_of_sizes_is_found_and_no_other(dimension, written: str | None) -> None:
     base = dimension(**SIZES)
     each = {name: dimension(**SIZES | {name: 2 * size}) for name, size in SIZES.items()}
-    powers = exponents(base, each, dimension(**{name: 2 * size for name, size in SIZES.items()}))
-    assert (powers and formula(base, powers, SIZES, {name: name for name in SIZES})) == written
+    together = dimension(**{name: 2 * size for name, size in SIZES.items()})
+    assert formula(base, each, together, SIZES, {name: name for name in SIZES}) == written
 
 
 def test_a_letter_is_the_first_free_one_of_its_name() -> None:

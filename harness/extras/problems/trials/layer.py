@@ -1,6 +1,7 @@
 """A problem file as a layer: its model, or that of a solution, at the sizes of a case."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from inspect import Parameter, Signature
@@ -18,10 +19,10 @@ from harness.core.trial.function_layer import FunctionLayer, first_tensor
 from harness.core.trial.layer_inputs import size_at
 from harness.core.trial.layer_protocol import letters_at
 from harness.core.trial.workload import Unsupported
-from harness.extras.problems.dimensions import letters_for
 from harness.extras.problems.formats import files_of, format_of
 
-from .problem import Problem
+from .probe import letters_for
+from .problem import Problem, Sizes
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
 _AGREE = 1e-2
@@ -36,21 +37,19 @@ class ProblemLayer(FunctionLayer):
     problem: ClassVar[Problem]
     # The axis of each integer of the file: `seq_len` and the like, or its own name.
     names: ClassVar[Mapping[str, str]]
-    # The integers of the file, by name, and those that cannot be changed, with the reason.
-    sizes: ClassVar[Mapping[str, int]]
-    fixed: ClassVar[Mapping[str, str]]
+    # The integers of the file, by name.
+    sizes: ClassVar[Sizes]
     sized_by = ("seq_len", "batch_size")
+    layout = layout_hint = ""
     # The problem, with the solution that this is the reference of.
-    solved_by: ClassVar[Problem | None] = None
+    solved_by: ClassVar[Problem | None]
     # Whether its weights have other names than the problem's.
     has_other_weights: ClassVar[bool] = False
     # The problem's own model, if this is a solution.
     reference: ClassVar[type | None] = None
 
     def __init__(self, **stated: int) -> None:
-        nn.Module.__init__(self)
-        self.options: dict[str, Any] = {}
-        self.grouped = False
+        super().__init__(d_model=1)
         # What a case does not state is 1 of an axis of the sweep, and the file's own value of another.
         self.at = {name: stated.get(axis, 1 if axis in AXES else self.sizes[name]) for name, axis in self.names.items()}
         self.call = _Call(self.problem, self.at)
@@ -62,10 +61,8 @@ class ProblemLayer(FunctionLayer):
     @classmethod
     def sizes_of(cls, case: Case) -> dict[str, int]:
         """The integers of the file at a case."""
-        options = options_of(case.options)
-        of_case = case.as_dict()
-        stated = {axis: (of_case if axis in AXES else options).get(axis) for axis in cls.names.values()}
-        return {name: stated[axis] or cls.sizes[name] for name, axis in cls.names.items()}
+        stated = {**options_of(case.options), **case.as_dict()}
+        return {name: stated.get(axis) or cls.sizes[name] for name, axis in cls.names.items()}
 
     @classmethod
     def draw_inputs(cls, case: Case) -> list[Tensor]:
@@ -100,13 +97,13 @@ class ProblemLayer(FunctionLayer):
 class _Call(nn.Module):
     """The model, called with the tensors of `get_inputs`. Its other arguments are as the file has them."""
 
-    def __init__(self, problem: Problem, sizes: Mapping[str, int]) -> None:
+    def __init__(self, problem: Problem, sizes: Sizes) -> None:
         super().__init__()
         self.model = problem.model_at(sizes)
         with torch.random.fork_rng([]):
             arguments = problem.inputs_at(sizes)
-        self.are_tensors = [isinstance(argument, Tensor) for argument in arguments]
-        self.arguments = [None if isinstance(argument, Tensor) else argument for argument in arguments]
+        # The class itself marks the place of a tensor.
+        self.arguments = [Tensor if isinstance(argument, Tensor) else argument for argument in arguments]
         if any(isinstance(argument, list | tuple | dict) for argument in self.arguments):
             raise Unsupported(
                 "get_inputs returns a list, a tuple or a dict as an argument: give tensors, numbers and texts"
@@ -114,15 +111,14 @@ class _Call(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Any:
         tensors = iter(inputs)
-        both = zip(self.are_tensors, self.arguments, strict=True)
-        return self.model(*(next(tensors) if is_tensor else argument for is_tensor, argument in both))
+        return self.model(*(next(tensors) if argument is Tensor else argument for argument in self.arguments))
 
 
 def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str, int]) -> None:
+def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Sizes) -> None:
     """Raise Unsupported unless two models that are built from one seed have equal outputs."""
     outputs, names = [], []
     with torch.random.fork_rng([]), torch.no_grad():
@@ -132,11 +128,9 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
             torch.manual_seed(0)
             model = each.model_at(sizes).eval()
             names.append(set(model.state_dict()))
-            given = [x.clone() if isinstance(x, Tensor) else x for x in inputs]
-            outputs.append(first_tensor(model(*given)))
+            outputs.append(first_tensor(model(*deepcopy(inputs))))
     expected, output = outputs
-    is_close = output.shape == expected.shape and (output - expected).norm() <= _AGREE * expected.norm()
-    if not is_close:
+    if output.shape != expected.shape or not (output - expected).norm() <= _AGREE * expected.norm():
         differ = ", ".join(sorted(names[0] ^ names[1])) or "the shapes of some"
         raise Unsupported(
             f"its weights are not those of the problem ({differ}), and models built from one seed have other outputs"
@@ -146,7 +140,7 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
 @cache
 def layer_of(name: str) -> type[ProblemLayer]:
     """The layer of the text after `problem-file:`. Raises UsageError for a file that cannot be measured."""
-    problem = _problem_of(name)
+    problem = problem_of(name)
     layer = _layer(problem)
     stated = replace(problem, solution="")
     if problem != stated:
@@ -160,7 +154,7 @@ def layer_of(name: str) -> type[ProblemLayer]:
     return layer
 
 
-def _problem_of(name: str) -> Problem:
+def problem_of(name: str) -> Problem:
     """The problem in a text such as `FILE`, or `FILE+SOLUTION`."""
     file, solution = files_of(name)
     problem: Problem = referenced(format_of(file).problem)(file, solution)
@@ -171,16 +165,17 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     file_axes = format_of(problem.file).axes(Path(problem.file))
     axes = file_axes.axis_of
     sizes = {name: file_axes.sizes[axis] for name, axis in axes.items()}
-    own = letters_for(file_axes.own)
+    own = letters_for(name for name, axis in axes.items() if axis not in AXES)
     letters = own | {name: AXES[axis].letter for name, axis in axes.items() if axis in AXES}
     shapes = problem.shapes(sizes, letters)
-    modules = problem.module_names
+    model, modules = problem.model_class(sizes), problem.module_names
 
     def supports(case: Case) -> str | None:
-        for name, size in layer.sizes_of(case).items():
-            if name in shapes.fixed and size != sizes[name]:
-                return f"its {name} is fixed at {sizes[name]}: {shapes.fixed[name]}"
-        for axis in ("seq_len", "batch_size"):
+        at = layer.sizes_of(case)
+        for name, reason in shapes.fixed.items():
+            if at[name] != sizes[name]:
+                return f"its {name} is fixed at {sizes[name]}: {reason}"
+        for axis in layer.sized_by:
             if axis not in axes.values() and getattr(case, axis) > 1:
                 return f"the file has no integer that is {axis}: leave it out"
         if layer.has_other_weights and case.trains:
@@ -191,21 +186,17 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
         "problem": problem,
         "names": axes,
         "sizes": sizes,
-        "fixed": shapes.fixed,
         "solved_by": solved_by,
         "verified_at": {axes[name]: sizes[name] for name in shapes.fixed if axes[name] in AXES},
         "inputs": shapes.inputs,
         "output": shapes.output,
         "positional": len(shapes.inputs),
-        "layout": "",
-        "layout_hint": "",
         "axes": {name: (letter, sizes[name]) for name, letter in own.items()},
         "has_heads": "num_heads" in axes.values(),
-        "function": problem.model_class(sizes),
-        "reference": None,
+        "function": model,
         "supports": staticmethod(supports),
         "__module__": modules[0],
-        "__doc__": problem.model_class(sizes).__doc__,
+        "__doc__": model.__doc__,
     }
     # What is tolerated is said by the problem, and not by its solution.
     judge = replace(problem, solution="").model_class(sizes)
@@ -213,9 +204,9 @@ def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLa
     members |= {name: value for name, value in stated.items() if value is not None}
     bases = [type("OfProblem", (), {"__module__": module}) for module in modules[1:]]
     layer: Any = type(problem.model, (ProblemLayer, *bases), members)
-    parameters = {"d_model": 1, "num_heads": 1, "seq_len": 1, "batch_size": 1, **{name: sizes[name] for name in own}}
-    if "num_heads" not in axes.values():
-        del parameters["num_heads"]
-    by_name = [Parameter(name, Parameter.KEYWORD_ONLY, default=size) for name, size in parameters.items()]
-    layer.__signature__ = Signature(by_name)
+    of_sweep = dict.fromkeys(("d_model", "num_heads", "seq_len", "batch_size"), 1)
+    parameters = of_sweep | {name: sizes[name] for name in own}
+    layer.__signature__ = Signature(
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=size) for name, size in parameters.items()]
+    )
     return layer

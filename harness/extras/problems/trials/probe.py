@@ -5,60 +5,53 @@ sizes has known exponents. A size with which the file does not run, and all size
 keep the values of the file.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import LETTERS
 from harness.core.trial.function_layer import first_tensor
 from harness.core.trial.layer_inputs import Input
 from harness.core.trial.sandbox import one_line
-from harness.extras.problems.dimensions import exponents, formula
 
 from .problem import Problem, Shapes, Sizes
 
 # How a tensor of these functions may be drawn anew.
 _FILLS = {torch.randn: "normal", torch.rand: "positive"}
+# What is left for the letters of a file's own axes after those of n, d, h and the like.
+_RESERVED = {*LETTERS, "D", "t", "e"}
+_LETTERS = "abcefgijklopqrsuvwxyzABCEFGHIJKLMNOPQRSTUVWXYZαβγδεζηθκλμνξπρστφχψω"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The inputs of a problem at some sizes, each as (shape, dtype, fill), and the shape of its output.
+    """A problem's model, the tensors among its inputs, and its output, at some sizes."""
 
-    The fill is empty for values that are drawn otherwise. Arguments that are no tensors are left out.
-    """
-
-    inputs: list[tuple[tuple[int, ...], torch.dtype, str]]
-    output: tuple[int, ...]
+    model: nn.Module
+    inputs: list[Tensor]
+    output: Tensor
 
     @property
     def dimensions(self) -> list[int]:
         """All dimensions of the inputs and the output, in one list."""
-        return [size for shape, _, _ in self.inputs for size in shape] + [*self.output]
+        return [size for tensor in (*self.inputs, self.output) for size in tensor.shape]
 
 
 class _Draws(TorchFunctionMode):
-    """Remembers which function has drawn a tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: list[tuple[Any, str]] = []
+    """Marks each tensor with the way that it is drawn. A tensor that is computed from it has no mark."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if function in _FILLS:
-            self._drawn.append((result, _FILLS[function]))
+            result.drawn_as = _FILLS[function]
         return result
-
-    def fill(self, tensor: Tensor) -> str:
-        """How the tensor was drawn; empty if it was changed afterwards, or drawn otherwise."""
-        return next((fill for drawn, fill in self._drawn if drawn is tensor), "")
 
 
 # Torch's functions that loop over time.
@@ -75,20 +68,57 @@ def _recurrent(x: Tensor, states: Any, *settings: Any) -> tuple[Tensor, ...]:
 
 def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
     """Run the problem at some sizes. Raises what the file raises."""
-    draws = _Draws()
-    without_loops: Any = nullcontext()
-    if device == "meta":
-        shapes_alone: Any = dict.fromkeys(_LOOPS, _recurrent)
-        without_loops = patch.multiple(torch._VF, **shapes_alone)
-    with without_loops, draws, torch.device(device), torch.no_grad():
-        inputs = problem.inputs_at(sizes)
-        drawn = [
-            (tuple(tensor.shape), tensor.dtype, draws.fill(tensor)) for tensor in inputs if isinstance(tensor, Tensor)
-        ]
-        output = first_tensor(problem.model_at(sizes).eval()(*inputs))
+    loops = _LOOPS if device == "meta" else ()
+    shapes_alone = patch.dict(vars(torch._VF), dict.fromkeys(loops, _recurrent))
+    with shapes_alone, _Draws(), torch.device(device), torch.no_grad():
+        arguments = problem.inputs_at(sizes)
+        model = problem.model_at(sizes).eval()
+        output = first_tensor(model(*arguments))
     if not isinstance(output, Tensor):
         raise UsageError(f"{problem.model} of {problem.source} returns a {type(output).__name__}, and no tensor")
-    return Probe(drawn, tuple(output.shape))
+    return Probe(model, [argument for argument in arguments if isinstance(argument, Tensor)], output)
+
+
+def letters_for(names: Iterable[str]) -> dict[str, str]:
+    """A letter for each name, its first one that is free."""
+    letters: dict[str, str] = {}
+    for name in names:
+        used = {*_RESERVED, *letters.values()}
+        letters[name] = next(letter for letter in name + _LETTERS if letter.isalpha() and letter not in used)
+    return letters
+
+
+def formula(
+    base: int, doubled: Mapping[str, int], all_doubled: int, sizes: Sizes, letters: Mapping[str, str]
+) -> str | None:
+    """A dimension as a formula, such as `3n` or `nd/h`. It is `base`, and `doubled[name]` with that size doubled.
+
+    None if it is no product of a whole number and the sizes. Its value with all sizes doubled then differs, a factor is
+    no power of two, or the number has a fraction.
+    """
+    constant, powers = Fraction(base), 0
+    factors = divisors = ""
+    for name, value in doubled.items():
+        power = _power_of_two(base, value)
+        if power is None:
+            return None
+        powers += power
+        constant /= Fraction(sizes[name]) ** power
+        letter = letters[name]
+        factors += f"{letter}^{power}" if power > 1 else letter * power
+        divisors += f"/{letter}" * -power
+    if constant.denominator > 1 or _power_of_two(base, all_doubled) != powers:
+        return None
+    return (factors if constant == 1 and factors else f"{constant}{factors}") + divisors
+
+
+def _power_of_two(base: int, value: int) -> int | None:
+    """The p of value = 2ᵖ·base; None if there is none."""
+    if not base:
+        return None if value else 0
+    above, below = Fraction(value, base).as_integer_ratio()
+    is_power = above.bit_count() == below.bit_count() == 1
+    return above.bit_length() - below.bit_length() if is_power else None
 
 
 def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
@@ -96,9 +126,8 @@ def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Sha
     try:
         base = probed(problem, sizes)
     except Exception as error:  # of any kind: it is the user's code
-        return _shapes(
-            _on_cpu(problem, sizes), [], _all_fixed(sizes, f"torch's device meta cannot run it: {one_line(error)}")
-        )
+        reason = f"torch's device meta cannot run it: {one_line(error)}"
+        return _own_shapes(_on_cpu(problem, sizes), sizes, reason)
     doubled, fixed = dict[str, Probe](), dict[str, str]()
     for name, size in sizes.items():
         try:
@@ -108,20 +137,15 @@ def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Sha
     try:
         together = probed(problem, {name: size * (1 + (name in doubled)) for name, size in sizes.items()})
     except Exception as error:
-        return _shapes(base, [], _all_fixed(sizes, f"it fails with all sizes doubled: {one_line(error)}"))
+        return _own_shapes(base, sizes, f"it fails with all sizes doubled: {one_line(error)}")
     words = []
     for place, size in enumerate(base.dimensions):
         each = {name: probe.dimensions[place] for name, probe in doubled.items()}
-        powers = exponents(size, each, together.dimensions[place])
-        word = None if powers is None else formula(size, powers, sizes, letters)
+        word = formula(size, each, together.dimensions[place], sizes, letters)
         if word is None:
-            return _shapes(base, [], _all_fixed(sizes, f"a dimension of {size} is no product of its integers"))
+            return _own_shapes(base, sizes, f"a dimension of {size} is no product of its integers")
         words.append(word)
     return _shapes(base, words, fixed)
-
-
-def _all_fixed(sizes: Sizes, reason: str) -> dict[str, str]:
-    return dict.fromkeys(sizes, reason)
 
 
 def _on_cpu(problem: Problem, sizes: Sizes) -> Probe:
@@ -131,15 +155,21 @@ def _on_cpu(problem: Problem, sizes: Sizes) -> Probe:
         raise UsageError(f"{problem.file} fails at its own sizes: {type(error).__name__}: {error}") from error
 
 
-def _shapes(probe: Probe, words: Sequence[str], fixed: Mapping[str, str]) -> Shapes:
-    """The shapes with a word for each dimension, by default its size."""
-    left = iter(words or map(str, probe.dimensions))
+def _own_shapes(probe: Probe, sizes: Sizes, reason: str) -> Shapes:
+    """The shapes at the file's own sizes, none of which can be changed for this reason."""
+    return _shapes(probe, map(str, probe.dimensions), dict.fromkeys(sizes, reason))
+
+
+def _shapes(probe: Probe, words: Iterable[str], fixed: Mapping[str, str]) -> Shapes:
+    """The shapes with a word for each dimension."""
+    left = iter(words)
     inputs = []
-    for place, (shape, dtype, fill) in enumerate(probe.inputs):
-        dimensions = tuple(next(left) for _ in shape)
-        is_float = dtype.is_floating_point
-        kept = "" if is_float else str(dtype).removeprefix("torch.")
-        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill or drawn_by_the_file))
+    for place, tensor in enumerate(probe.inputs):
+        dimensions = tuple(next(left) for _ in tensor.shape)
+        is_float = tensor.is_floating_point()
+        kept = "" if is_float else str(tensor.dtype).removeprefix("torch.")
+        fill = getattr(tensor, "drawn_as", drawn_by_the_file)
+        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill))
     return Shapes(tuple(inputs), tuple(left), fixed)
 
 

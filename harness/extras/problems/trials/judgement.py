@@ -1,0 +1,52 @@
+"""A look at a problem before it is measured: the memory that it needs, and what its output does not show."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import torch
+
+from harness.core.model.formatting import size
+from harness.core.model.sweep_axes import AXES
+from harness.core.trial.sandbox import Answer
+
+from .layer import problem_of
+from .probe import probed
+from .problem import Problem, Sizes
+
+# Runs of a problem with more bytes of tensors take too long.
+_MOST_BYTES = 2**28
+
+
+def judge(file: str, sizes: Sizes, memory_limit: int) -> Answer:
+    """Return a `warning` about a problem's output at some sizes, and a `refusal` for want of memory.
+
+    Each may be empty. Bytes are known if torch's device meta can run the model.
+    """
+    problem, needed, refusal = problem_of(file), 0, ""
+    with suppress(Exception):  # of any kind: it is the user's code
+        probe = probed(problem, sizes)
+        needed = sum(x.nbytes for x in (*probe.inputs, *probe.model.parameters(), probe.output))
+    if sizes and 2 * needed > memory_limit:
+        name = max(sizes, key=lambda name: (sizes[name] in probe.dimensions, sizes[name]))
+        key = name if name in AXES else f"layer.{name}"
+        refusal = (
+            f"{file} needs at least {size(needed)} at its own sizes, and trials have {size(memory_limit)}: "
+            f"give a smaller {key}=, or {key}={sizes[name]} to measure it as it is"
+        )
+    return {"refusal": refusal, "warning": "; ".join(_warnings(problem, sizes, needed))}
+
+
+def _warnings(problem: Problem, sizes: Sizes, needed: int) -> Iterator[str]:
+    """What is wrong with the output."""
+    if needed > _MOST_BYTES:
+        yield f"its output is not looked at, as its tensors need {size(needed)}"
+        return
+    torch.manual_seed(0)
+    output = probed(problem, sizes, "cpu").output
+    if not output.isfinite().all():
+        yield "its output has numbers that are not finite"
+        return
+    largest = output.abs().max()
+    # That of KernelBench, which has one for each precision. That of FlashInfer is no smaller.
+    if largest <= (1e-4 if output.dtype.itemsize > 2 else 1e-2):
+        yield f"zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is {largest:.2g}"

@@ -1,0 +1,132 @@
+"""What is said of a problem before it is measured: outputs that show nothing, and memory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.run.executor import Executor
+from harness.extras.problems.formats import format_of
+
+FILES = Path(__file__).parent / "files"
+# A problem with this line of code.
+PROBLEM = """
+import torch
+from torch import nn
+
+seq_len, dim = 6, 8
+
+
+class Model(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+
+    def forward(self, x):
+        {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return [dim]
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path, runner: Executor) -> Any:
+    """The warnings about a model with this line."""
+
+    def of(forward: str) -> list[str]:
+        file = tmp_path / "problem.py"
+        file.write_text(PROBLEM.format(forward=forward, inputs="torch.randn(seq_len, dim)"))
+        return warnings(runner, file)
+
+    return of
+
+
+def warnings(runner: Executor, file: Path, **sizes: int) -> list[str]:
+    axes = format_of(str(file)).axes(file)
+    own = {name: axes.sizes[axis] for name, axis in axes.axis_of.items()}
+    outcome = runner.run("look_at_problem", extra={"file": str(file), "sizes": own | sizes})
+    return [text for text in outcome.values.get("warning", str(outcome.reason)).split("; ") if text]
+
+
+@pytest.mark.parametrize("file", ["block.py", "attention_of_heads.py", "recurrent.py", "tokens.py", "ragged.json"])
+def test_nothing_is_said_of_a_usual_problem(file: str, runner: Executor) -> None:
+    assert warnings(runner, FILES / file) == []
+
+
+def test_an_output_below_the_tolerance_is_trivial(said: Any) -> None:
+    (text,) = said("return 1e-6 * x.tanh()")
+    assert text.startswith("zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 9.")
+    assert said("return 1e-3 * x.tanh()") == []
+
+
+def test_the_tolerance_of_16_bits_is_larger(said: Any) -> None:
+    (text,) = said("return (1e-3 * x.tanh()).bfloat16()")
+    assert text.startswith("zeros would pass")
+
+
+def test_an_output_of_zeros_is_trivial(said: Any) -> None:
+    assert said("return 0 * x") == [
+        "zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 0"
+    ]
+
+
+@pytest.mark.parametrize("forward", ["return x / 0 * 0", "return x.clone().fill_(torch.inf)"])
+def test_an_output_that_is_not_finite_is_named(forward: str, said: Any) -> None:
+    assert said(forward) == ["its output has numbers that are not finite"]
+
+
+def test_a_problem_that_needs_much_memory_is_not_run(runner: Executor) -> None:
+    assert warnings(runner, FILES / "block.py", seq_len=2**21) == [
+        "its output is not looked at, as its tensors need 256 MiB"
+    ]
+
+
+HUGE = PROBLEM.format(forward="return x", inputs="torch.randn(2**20, seq_len, dim)")
+
+
+def test_a_problem_that_needs_half_of_the_memory_is_not_measured_unasked(tmp_path: Path) -> None:
+    (tmp_path / "huge.py").write_text(HUGE.replace("seq_len, dim = 6, 8", "seq_len, dim = 4096, 64"))
+    with pytest.raises(UsageError) as refusal:
+        compose([f"impl={tmp_path / 'huge.py'}"], for_sweep=True)
+    assert str(refusal.value).startswith(f"{tmp_path / 'huge.py'} needs at least 2.00 TiB at its own sizes, and trials")
+    assert str(refusal.value).endswith("give a smaller seq_len=, or seq_len=4096 to measure it as it is")
+
+
+def test_a_size_that_is_no_axis_of_the_sweep_is_named_as_it_is_typed(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text(HUGE.replace("seq_len, dim = 6, 8", "seq_len, dim = 64, 4096"))
+    with pytest.raises(UsageError, match=r"give a smaller layer\.dim=, or layer\.dim=4096 to measure it as it is"):
+        compose([f"impl={tmp_path / 'wide.py'}"], for_sweep=True)
+
+
+@pytest.mark.parametrize("stated", ["layer.seq_len=4096", "seq_len=4096", "points=[{n:4096}]"])
+def test_a_size_that_the_user_gives_is_measured(
+    stated: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "huge.py"
+    file.write_text(HUGE.replace("seq_len, dim = 6, 8", "seq_len, dim = 4096, 64"))
+    for _ in range(2):  # a command may read its overrides twice
+        assert compose([f"impl={file}", stated], for_sweep=True).axes["seq_len"] == (4096,)
+    warning = f"warning: {file}: its output is not looked at, as its tensors need 2.00 TiB"
+    assert capsys.readouterr().err.count(warning) == 1
+
+
+def test_the_first_sizes_that_are_given_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "problem.py"
+    forward = "return x * (1e-6 if x.shape[0] == 64 else 1)"
+    file.write_text(PROBLEM.format(forward=forward, inputs="torch.randn(seq_len, dim)"))
+    compose([f"impl={file}", "seq_len=64,8"], for_sweep=True)
+    assert "warning" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["import os; os._exit(0)", "raise ValueError", "import no_such_package"])
+def test_nothing_is_said_of_a_file_that_fails(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "fails.py").write_text(f"{(FILES / 'block.py').read_text()}\n{line}\n")
+    compose([f"impl={tmp_path / 'fails.py'}"], for_sweep=True)
+    assert "warning" not in capsys.readouterr().err
