@@ -1,4 +1,4 @@
-"""What is said of a problem before it is measured: outputs that show nothing, and memory."""
+"""What is said of a problem before it is measured: outputs that show nothing, unused tensors, and memory."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from harness.core.run.executor import Executor
 from harness.extras.problems.formats import format_of
 
 FILES = Path(__file__).parent / "files"
-# A problem with this line of code.
+# A problem whose model has these lines of code.
 PROBLEM = """
 import torch
 from torch import nn
@@ -22,8 +22,9 @@ seq_len, dim = 6, 8
 class Model(nn.Module):
     def __init__(self, dim):
         super().__init__()
+        {init}
 
-    def forward(self, x):
+    def forward(self, {names}):
         {forward}
 
 
@@ -34,15 +35,19 @@ def get_inputs():
 def get_init_inputs():
     return [dim]
 """
+ONE, TWO = "torch.randn(seq_len, dim)", "torch.randn(seq_len, dim), torch.randn(seq_len, dim)"
+ATTENTION = "self.q, self.k, self.v = (nn.Linear(dim, dim, bias={}) for _ in range(3))"
+ATTEND = "return (self.q(x) @ self.k(x).T).softmax(-1) @ self.v(x)"
 
 
 @pytest.fixture
 def said(tmp_path: Path, runner: Executor) -> Any:
-    """The warnings about a model with this line."""
+    """The warnings about a model with these lines."""
 
-    def of(forward: str) -> list[str]:
+    def of(forward: str, inputs: str = ONE, init: str = "pass") -> list[str]:
+        names = ", ".join("xyz"[: inputs.count("torch.")])
         file = tmp_path / "problem.py"
-        file.write_text(PROBLEM.format(forward=forward, inputs="torch.randn(seq_len, dim)"))
+        file.write_text(PROBLEM.format(init=init, names=names, forward=forward, inputs=inputs))
         return warnings(runner, file)
 
     return of
@@ -71,9 +76,10 @@ def test_the_tolerance_of_16_bits_is_larger(said: Any) -> None:
     assert text.startswith("zeros would pass")
 
 
-def test_an_output_of_zeros_is_trivial(said: Any) -> None:
+def test_an_output_of_zeros_depends_on_nothing(said: Any) -> None:
     assert said("return 0 * x") == [
-        "zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 0"
+        "zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 0",
+        "its output does not depend on input 1",
     ]
 
 
@@ -82,13 +88,62 @@ def test_an_output_that_is_not_finite_is_named(forward: str, said: Any) -> None:
     assert said(forward) == ["its output has numbers that are not finite"]
 
 
+def test_an_input_that_changes_nothing_is_named(said: Any) -> None:
+    assert said("return x + 0 * y", TWO) == ["its output does not depend on input 2"]
+    assert said("return x + 1e-3 * y", TWO) == []
+
+
+def test_an_input_of_constant_values_is_drawn_anew_too(said: Any) -> None:
+    assert said("return x * y", f"{ONE}, torch.ones(dim)") == []
+
+
+def test_a_bias_before_a_softmax_is_a_weight_that_changes_nothing(said: Any) -> None:
+    assert said(ATTEND, init=ATTENTION.format(True)) == ["its output does not depend on k.bias"]
+    assert said(ATTEND, init=ATTENTION.format(False)) == []
+
+
+def test_a_weight_of_zeros_may_matter(said: Any) -> None:
+    gain = "self.gain = nn.Parameter(torch.zeros(dim))"
+    assert said("return x * (1 + self.gain)", init=gain) == []
+
+
+def test_weights_behind_a_weight_of_zeros_change_nothing_now(said: Any) -> None:
+    gated = "self.up = nn.Linear(dim, dim, bias=False); self.gate = nn.Parameter(torch.zeros(dim))"
+    assert said("return x + self.gate * self.up(x)", init=gated) == ["its output does not depend on up.weight"]
+
+
+def test_many_weights_that_change_nothing_are_counted(said: Any) -> None:
+    (text,) = said("return x", init="self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(4))")
+    assert text.endswith("layers.0.weight, layers.0.bias, layers.1.weight, layers.1.bias and 4 more tensors")
+
+
+def test_random_numbers_of_a_forward_pass_are_the_same_in_each_call(said: Any) -> None:
+    assert said("return x + torch.randn_like(x) + 0 * y", TWO) == ["its output does not depend on input 2"]
+    assert said("return x * torch.rand_like(x) + y", TWO) == []
+
+
+def test_a_model_that_counts_its_calls_is_new_in_each(said: Any) -> None:
+    counting = "self.calls = 0"
+    assert said("self.calls += 1; return self.calls * x + 0 * y", TWO, counting) == [
+        "its output does not depend on input 2"
+    ]
+
+
+def test_an_input_that_is_changed_in_place_is_drawn_again(said: Any) -> None:
+    assert said("return x.mul_(2) + 0 * y", TWO) == ["its output does not depend on input 2"]
+
+
+def test_whole_numbers_are_left_out(said: Any) -> None:
+    assert said("return x", f"{ONE}, torch.arange(3)") == []
+
+
 def test_a_problem_that_needs_much_memory_is_not_run(runner: Executor) -> None:
     assert warnings(runner, FILES / "block.py", seq_len=2**21) == [
         "its output is not looked at, as its tensors need 256 MiB"
     ]
 
 
-HUGE = PROBLEM.format(forward="return x", inputs="torch.randn(2**20, seq_len, dim)")
+HUGE = PROBLEM.format(init="pass", names="x", forward="return x", inputs="torch.randn(2**20, seq_len, dim)")
 
 
 def test_a_problem_that_needs_half_of_the_memory_is_not_measured_unasked(tmp_path: Path) -> None:
@@ -120,7 +175,7 @@ def test_a_size_that_the_user_gives_is_measured(
 def test_the_first_sizes_that_are_given_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "problem.py"
     forward = "return x * (1e-6 if x.shape[0] == 64 else 1)"
-    file.write_text(PROBLEM.format(forward=forward, inputs="torch.randn(seq_len, dim)"))
+    file.write_text(PROBLEM.format(init="pass", names="x", forward=forward, inputs=ONE))
     compose([f"impl={file}", "seq_len=64,8"], for_sweep=True)
     assert "warning" in capsys.readouterr().err
 

@@ -1,7 +1,6 @@
 """A problem file as a layer: its model, or that of a solution, at the sizes of a case."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from inspect import Parameter, Signature
@@ -15,13 +14,13 @@ from harness.core.model.extra_tables import referenced
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.trial.device import in_precision
-from harness.core.trial.function_layer import FunctionLayer, first_tensor
+from harness.core.trial.function_layer import FunctionLayer
 from harness.core.trial.layer_inputs import size_at
 from harness.core.trial.layer_protocol import letters_at
 from harness.core.trial.workload import Unsupported
 from harness.extras.problems.formats import files_of, format_of
 
-from .probe import letters_for
+from .probe import letters_for, seeded_output
 from .problem import Problem, Sizes
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
@@ -128,7 +127,7 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Sizes) -> N
             torch.manual_seed(0)
             model = each.model_at(sizes).eval()
             names.append(set(model.state_dict()))
-            outputs.append(first_tensor(model(*deepcopy(inputs))))
+            outputs.append(seeded_output(model, inputs))
     expected, output = outputs
     if output.shape != expected.shape or not (output - expected).norm() <= _AGREE * expected.norm():
         differ = ", ".join(sorted(names[0] ^ names[1])) or "the shapes of some"

@@ -6,6 +6,7 @@ keep the values of the file.
 """
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -77,6 +78,12 @@ def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
     if not isinstance(output, Tensor):
         raise UsageError(f"{problem.model} of {problem.source} returns a {type(output).__name__}, and no tensor")
     return Probe(model, [argument for argument in arguments if isinstance(argument, Tensor)], output)
+
+
+def seeded_output(model: nn.Module, arguments: list[Any]) -> Any:
+    """The output of a copy of the model for a copy of the arguments, which draws its random numbers from one seed."""
+    torch.manual_seed(0)
+    return first_tensor(deepcopy(model)(*deepcopy(arguments)))
 
 
 def letters_for(names: Iterable[str]) -> dict[str, str]:
