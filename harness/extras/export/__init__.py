@@ -25,6 +25,8 @@ FORMATS = [
     ("parquet", ".parquet", f"{_TABLES}:export_parquet"),
     ("github-action-benchmark", ".json", f"{_TABLES}:export_github_action_benchmark"),
     ("script", ".py", "harness.extras.export.script:export_cases"),
+    ("kernelbench", ".py", "harness.extras.export.script:export_problem"),
+    ("flashinfer-definition", ".json", "harness.extras.export.script:export_definition"),
     ("liger-csv", ".csv", f"{_TABLES}:export_liger"),
     ("pytorch-hud", ".json", f"{_TABLES}:export_hud"),
     ("huggingface-kernels", ".json", f"{_TABLES}:export_huggingface"),

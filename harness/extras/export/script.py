@@ -1,6 +1,7 @@
-"""Export one or two cases of a run as a script for an issue: the layers, sizes, a check and a timer.
+"""Export one or two cases of a run as a script for an issue, or the layer of a case as a problem.
 
-The script imports the project's layers, and holds the user's own files. A comment holds the measured figures.
+The script has the layers, sizes, a check and a timer. It imports the project's layers, and holds the user's own files.
+A comment holds the measured figures.
 """
 
 import math
@@ -17,7 +18,7 @@ from harness.core.layers.layer_lookup import source_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of
-from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, device_kind, present_axis
+from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.executor import short_executor
@@ -44,18 +45,71 @@ def export_cases(stored: StoredRun, lines: Sequence[CaseResult]) -> Exported:
     if len(lines) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
     _check(lines)
-    described: list[script_parts.Description] = []
-    with short_executor() as executor:
-        for line in lines:
-            outcome = executor.ask("describe_call", line.case)
-            if not outcome.ok:
-                raise UsageError(f"{line.impl} cannot be exported: {outcome.reason}")
-            described.append(outcome.values)
+    described = _described([line.case for line in lines])
     if len(lines) == 2 and (reason := script_parts.differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
     lines = [replace(line, device=device_kind(line.device)) for line in lines]
     return Exported(_text(stored, lines, described).encode(), len(lines))
+
+
+def _described(cases: Iterable[Case]) -> list[script_parts.Description]:
+    """How trials call the layers. Raises UsageError for a case that cannot run."""
+    described: list[script_parts.Description] = []
+    with short_executor() as executor:
+        for case in cases:
+            outcome = executor.ask("describe_call", case)
+            if not outcome.ok:
+                raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")
+            described.append(outcome.values)
+    return described
+
+
+def export_problem(stored: StoredRun, lines: Sequence[CaseResult]) -> Exported:
+    """The problem file of KernelBench of a case, whose sizes are its integers.
+
+    Its text imports the layer, and calls it with x (b, n, d). Raises UsageError for several cases, and for a layer that
+    takes more than x.
+    """
+    return _problem(lines, "problem.py.jinja")
+
+
+def export_definition(stored: StoredRun, lines: Sequence[CaseResult]) -> Exported:
+    """The definition of FlashInfer Trace of a case, in which only the batch and the length vary.
+
+    Raises UsageError as `export_problem` does, and for a layer that is not known to have no weights.
+    """
+    line = lines[0]
+    if line.weights_bytes is None:
+        raise UsageError(f"the run does not know whether {line.impl} has weights: give --format kernelbench")
+    if line.weights_bytes:
+        raise UsageError(f"{line.impl} has weights, and a definition has none: give --format kernelbench")
+    return _problem(lines, "definition.json.jinja")
+
+
+def _problem(lines: Sequence[CaseResult], template: str) -> Exported:
+    line, *more = lines
+    if more:
+        raise UsageError("a problem has one case: give --case once")
+    (call,) = _described([replace(line.case, mode="forward", device="cpu")])
+    layer, has_source = call["layer"], call["inputs"] is not None or call["source_len"]
+    refusals = {
+        "a problem has no mode=decode": line.mode == "decode",
+        "it takes other inputs than one x": has_source,
+        "its mask is a tensor, which no problem has: give mask=none": "attn_mask" in layer["keywords"],
+    }
+    for reason, holds in refusals.items():
+        if holds:
+            raise UsageError(f"{line.case} cannot be exported: {reason}")
+    place, _, name = layer["target"].rpartition(":")
+    notices = {
+        f"{line.case} is {line.status} in this run: {line.reason}": line.status != "ok",
+        f"the file imports {place}, which must be found where the file is used": not place.startswith("impls."),
+        "every call of the file includes `prepare`, and no call of the run does: their costs differ": layer["prepares"],
+    }
+    templates = Environment(loader=PackageLoader("harness.extras.export"), trim_blocks=True, lstrip_blocks=True)
+    text = templates.get_template(template).render(line=line, place=place, name=name, call=call, **layer)
+    return Exported(text.encode() + b"\n", 1, [notice for notice, holds in notices.items() if holds])
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:

@@ -9,8 +9,4 @@ LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
 TRIAL_KINDS = [("look_at_problem", "harness.extras.problems.overrides:LOOK")]
 FINDINGS = ["harness.extras.problems.declared:declared_findings"]
-FORMATS = [
-    ("flashinfer-trace", ".jsonl", "harness.extras.problems.exports:export_traces"),
-    ("kernelbench", ".py", "harness.extras.problems.exports:export_problem"),
-    ("flashinfer-definition", ".json", "harness.extras.problems.exports:export_definition"),
-]
+FORMATS = [("flashinfer-trace", ".jsonl", "harness.extras.problems.exports:export_traces")]

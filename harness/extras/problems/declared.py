@@ -75,7 +75,7 @@ def _verdict(name: str, formula: str, column: str, names: Mapping[str, str], cas
         try:
             # Within brackets, a formula may have several lines.
             declared = value_of(ast.parse(f"({formula})", mode="eval").body, sizes)
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
+        except (SyntaxError, ValueError, ArithmeticError, MemoryError, RecursionError):
             declared = None
         if declared is None:
             return f"Not tested: {name}: '{formula}' is no arithmetic of {', '.join(sizes)}."

@@ -8,9 +8,9 @@ the definition has sizes that were seen in practice: the first ones are the defa
 
 import ast
 import json
-import operator
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,8 +20,9 @@ import pydantic
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_json, read_text
 from harness.core.model.file_validation import OpenModel, checked, one_of
-from harness.core.model.polynomial import Polynomial, constant
 from harness.core.model.sweep_axes import DTYPES
+
+from .sizes import value_of
 
 _LAST = re.compile(r"(\w+) *== *(\w+)\[-1\]\.item\(\)")
 _ONE_MORE = re.compile(r"(\w+) *== *([^\W\d]\w* *\+ *1)")
@@ -42,22 +43,9 @@ DTYPE_NAMES = {
     "uint8": "U8",
     "bool": "BOOL",
 }
-# The signs of a formula, as the module ast calls them, with their names in the module operator.
-_SIGNS = {
-    "Add": "add",
-    "Sub": "sub",
-    "Mult": "mul",
-    "FloorDiv": "floordiv",
-    "Mod": "mod",
-    "Eq": "eq",
-    "NotEq": "ne",
-    "Lt": "lt",
-    "LtE": "le",
-    "Gt": "gt",
-    "GtE": "ge",
-}
 # So long, a formula cannot be nested too deeply, and its numbers stay small.
 _Formula = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, max_length=200)]
+_NO_FORMULA = "is no sum, product or comparison of axes that are known before it"
 _Sum = Annotated[_Formula, pydantic.StringConstraints(pattern="^[^<=>]*$")]
 _Size = Annotated[int, pydantic.Field(gt=0, lt=2**31)]
 
@@ -68,26 +56,14 @@ def computed(formula: str, sizes: Mapping[str, Any]) -> Any:
     Sizes may be polynomials, which have no quotients. Raises UsageError for any other formula.
     """
     try:
-        return _computed(ast.parse(formula, mode="eval").body, sizes)
+        number = value_of(ast.parse(formula, mode="eval").body, sizes)
     except ZeroDivisionError:
         return False
-    except Exception as error:  # of any kind: a constraint may be any text
-        raise UsageError(f"'{formula}' is no sum, product or comparison of axes that are known before it") from error
-
-
-def _computed(node: ast.AST, sizes: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(int(number)):
-            return number
-        case ast.Name(name):
-            return sizes[name]
-        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
-            function = getattr(operator, _SIGNS[type(sign).__name__])
-            operands = [_computed(left, sizes), _computed(right, sizes)]
-            if Polynomial in map(type, operands):
-                operands = [constant(each) if isinstance(each, int) else each for each in operands]
-            return function(*operands)
-    raise ValueError
+    except (SyntaxError, TypeError, LookupError) as error:
+        raise UsageError(f"'{formula}' {_NO_FORMULA}") from error
+    if isinstance(number, Fraction | None):
+        raise UsageError(f"'{formula}' {_NO_FORMULA}")
+    return number
 
 
 class Axis(OpenModel):

@@ -10,9 +10,11 @@ import ast
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
+from harness.core.model.polynomial import Polynomial, constant
 from harness.core.model.sweep_axes import AXES
 
 # The axis that a name stands for. Of two names of one axis, the one that stands first here gets it.
@@ -28,7 +30,14 @@ _OPERATORS: Mapping[type, Any] = {
     ast.Mult: operator.mul,
     ast.Div: Fraction,
     ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
     ast.Pow: operator.pow,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 # Beyond this, a short formula could fill the memory.
 _MOST = 1e60
@@ -61,7 +70,9 @@ def integers(tree: ast.Module) -> dict[str, int]:
     values = dict[str, set[Any]]()
     for name, node in assigned(tree):
         if times_bound[name] < 2 and (name in AXIS_OF or name not in AXES):
-            values.setdefault(name, set()).add(value_of(node, {}))
+            with suppress(ZeroDivisionError):
+                size = value_of(node, {})
+                values.setdefault(name, set()).add(size)
     return {name: value for name, (value, *more) in values.items() if not more and type(value) is int and value > 0}
 
 
@@ -112,19 +123,22 @@ def assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def value_of(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
-    """The exact value of an expression of numbers and sizes, an int or a Fraction; None for anything else."""
+    """The exact value of an expression of numbers and sizes, or whether a comparison holds; None for anything else.
+
+    Sizes may be polynomials, which have no quotients. Raises ZeroDivisionError.
+    """
     match node:
         case ast.Constant(value=int() | float() as number) if number < _MOST:
             return number if isinstance(number, int) else Fraction(str(number))
         case ast.Name(id=name):
             return sizes.get(name)
-        case ast.BinOp(op=sign) if type(sign) in _OPERATORS:
-            try:
-                left, right = value_of(node.left, sizes), value_of(node.right, sizes)
-                if left is None or right is None or (isinstance(sign, ast.Pow) and right not in range(65)):
-                    return None
-                result = _OPERATORS[type(sign)](left, right)
-            except (ZeroDivisionError, RecursionError):
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]) if type(sign) in _OPERATORS:
+            operands = [value_of(left, sizes), value_of(right, sizes)]
+            if None in operands or (isinstance(sign, ast.Pow) and operands[1] not in range(65)):
                 return None
-            return result if max(abs(result.numerator), result.denominator) < _MOST else None
+            if Polynomial in map(type, operands):
+                operands = [constant(each) if isinstance(each, int) else each for each in operands]
+                return _OPERATORS[type(sign)](*operands)
+            number = _OPERATORS[type(sign)](*operands)
+            return number if max(abs(number.numerator), number.denominator) < _MOST else None
     return None

@@ -15,11 +15,11 @@ from harness.core.results.columns import table
 from harness.core.results.stored_run import read_run_directory
 from harness.extras import Exported
 from harness.extras.export import FORMATS
-from harness.extras.export.formats import export
+from harness.extras.export.formats import OF_CASES, export
 
 VIEWERS = ["liger-csv", "pytorch-hud", "huggingface-kernels"]
 # The formats of a whole run that are not those of a viewer or of another extra.
-WHOLE_RUN = [name for name, _, _ in FORMATS if name not in ("script", *VIEWERS)]
+WHOLE_RUN = [name for name, _, _ in FORMATS if name not in (*OF_CASES, *VIEWERS)]
 BEGAN = 1_700_000_000.0
 
 

@@ -1,5 +1,6 @@
 """What is said of a problem before it is measured: outputs that show nothing, unused tensors, and memory."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,24 @@ def warnings(runner: Executor, file: Path, **sizes: int) -> list[str]:
     return [text for text in outcome.values.get("warning", str(outcome.reason)).split("; ") if text]
 
 
-@pytest.mark.parametrize("file", ["block.py", "attention_of_heads.py", "recurrent.py", "tokens.py", "ragged.json"])
+@pytest.mark.parametrize("file", ["block.py", "attention_of_heads.py", "recurrent.py", "tokens.py", "product.json"])
 def test_nothing_is_said_of_a_usual_problem(file: str, runner: Executor) -> None:
     assert warnings(runner, FILES / file) == []
 
 
 def test_an_output_below_the_tolerance_is_trivial(said: Any) -> None:
     (text,) = said("return 1e-6 * x.tanh()")
-    assert text.startswith("zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 9.")
+    assert text.startswith("zeros would pass the tolerance of its format: the largest output is 9.")
     assert said("return 1e-3 * x.tanh()") == []
+
+
+def test_a_definition_tolerates_more(runner: Executor, tmp_path: Path) -> None:
+    definition = json.loads((FILES / "product.json").read_text())
+    definition["reference"] = definition["reference"].replace("return ", "return 1e-4 * ")
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(definition))
+    (text,) = warnings(runner, file)
+    assert text.startswith("zeros would pass the tolerance of its format: the largest output is 0.00")
 
 
 def test_the_tolerance_of_16_bits_is_larger(said: Any) -> None:
@@ -78,7 +88,7 @@ def test_the_tolerance_of_16_bits_is_larger(said: Any) -> None:
 
 def test_an_output_of_zeros_depends_on_nothing(said: Any) -> None:
     assert said("return 0 * x") == [
-        "zeros would pass the tolerance of KernelBench and FlashInfer: the largest output is 0",
+        "zeros would pass the tolerance of its format: the largest output is 0",
         "its output does not depend on input 1",
     ]
 
@@ -135,6 +145,21 @@ def test_an_input_that_is_changed_in_place_is_drawn_again(said: Any) -> None:
 
 def test_whole_numbers_are_left_out(said: Any) -> None:
     assert said("return x", f"{ONE}, torch.arange(3)") == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "is_named"),
+    [
+        ("torch.tensor([0, 4, 8, 12])", True),
+        ("torch.tensor([0, 4, 7, 12])", False),
+        ("torch.full((3,), 4)", True),
+        ("torch.tensor([4, 3, 5])", False),
+        ("torch.arange(3)", False),  # positions
+        ("torch.ones(3).bool()", False),  # a mask
+    ],
+)
+def test_sequences_of_one_length_are_named(whole: str, is_named: bool, said: Any) -> None:
+    assert said("return x", f"{ONE}, {whole}") == ["input 2 has sequences of one length"] * is_named
 
 
 def test_a_problem_that_needs_much_memory_is_not_run(runner: Executor) -> None:

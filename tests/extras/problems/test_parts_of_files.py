@@ -61,7 +61,7 @@ def repository(tmp_path: Path) -> Path:
 def test_shapes_of_an_operation_follow_its_axes(part: str, inputs: list[str], output: str) -> None:
     layer = layer_of(f"{REGISTRY}:{part}")
     assert [" ".join(tensor.shape) for tensor in layer.inputs] == inputs
-    assert (" ".join(layer.output), layer.fixed) == (output, {})
+    assert (" ".join(layer.output), layer.verified_at) == (output, {})
 
 
 def test_sizes_are_the_first_of_the_registry_or_those_of_the_operation(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,7 @@ def test_a_dimension_may_be_a_number(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("formula", "said"),
     [
-        ("width ** 2", "'width .. 2' is no sum, product or comparison of axes"),
+        ("-width", "'-width' is no sum, product or comparison of axes"),
         ("len(width)", "is no sum, product or comparison of axes"),
         ("depth // 2", "'depth // 2' is no sum, product or comparison of axes that are known before it"),
         ("half + 1", "'half . 1' is no sum, product or comparison of axes that are known before it"),

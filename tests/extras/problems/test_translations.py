@@ -36,7 +36,7 @@ def sizes(*overrides: str) -> list[tuple[int, int, str]]:
 
 def shapes(name: str) -> list[str]:
     layer = layer_of(name)
-    assert not layer.fixed
+    assert not layer.verified_at
     return [*(" ".join(one.shape) for one in layer.inputs), " ".join(layer.output)]
 
 

@@ -112,7 +112,7 @@ def test_a_case_that_breaks_a_constraint_is_refused(tmp_path: Path, runner: Exec
         (lambda it: it["inputs"]["A"].update(dtype="unknown"), "A: dtype: unknown 'unknown'; known: float32, float16"),
         (lambda it: it["outputs"]["C"].update(dtype="float4_e2m1"), "C: dtype: unknown 'float4_e2m1'"),
         (lambda it: it.update(constraints=["A.shape[0] == M"]), "'A.shape.*', which is not read: comparisons of axes"),
-        (lambda it: it.update(constraints=["M ** 2 < N"]), "'M .. 2 < N' is no sum, product or comparison of axes"),
+        (lambda it: it.update(constraints=["-M < N"]), "'-M < N' is no sum, product or comparison of axes"),
         (lambda it: it.update(constraints=["M <" + " N +" * 99]), "constraints: 1 .* at most 200 characters"),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_workload_counts_at_its_own_sizes(tmp_path: Path, capsys: pytest.Captu
         sizes = {name: size for name, size in sizes.items() if name != "len_indptr"}
         assert problem.inputs_at(sizes)[-1] == scale
     compose([f"impl={file}"], for_sweep=True)
-    assert capsys.readouterr().err.endswith("; these are the sizes of workload 1 of 2\n")
+    assert "; these are the sizes of workload 1 of 2\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
+from harness.extras.export import script
 from harness.extras.export.formats import export
-from harness.extras.problems import exports
 
 FACTS = ("flops", "depth", "weights_bytes", "inputs_bytes", "peak_bytes", "saved_bytes")
 OWN = f"{Path(__file__).parent / 'files' / 'mean_of_window.py'}:MeanOfWindow"
@@ -39,7 +39,7 @@ def lines_of(cases: Sequence[Case], weights_bytes: int | None) -> list[CaseResul
 @pytest.fixture
 def write(tmp_path: Path, runner: Executor, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes the case that words describe, of a run of some cases: the file, and what is said about it."""
-    monkeypatch.setattr(exports, "short_executor", lambda: nullcontext(runner))
+    monkeypatch.setattr(script, "short_executor", lambda: nullcontext(runner))
 
     def written(*cases: Case, words: str = "", ending: str = "py", weights: int | None = 0) -> tuple[Path, list[str]]:
         name = "kernelbench" if ending == "py" else "flashinfer-definition"

@@ -2,8 +2,6 @@
 
 import json
 import linecache
-import sys
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -34,13 +32,14 @@ from harness.extras.problems.definition_file import (
 )
 
 from .probe import drawn_by_the_file
-from .problem import Problem, Shapes, Sizes
+from .problem import Problem, Shapes, Sizes, new_module
 
 
 class DefinitionProblem(Problem):
     """A definition: what is measured is the function `run` of its reference, or the entry point of a solution."""
 
     model = "run"
+    tolerance = 1e-2
 
     @property
     def definition(self) -> Definition:
@@ -206,13 +205,10 @@ def _function(file: str, source: str, name: str) -> Any:
 
 @cache
 def _module(file: str, source: str) -> ModuleType:
-    """The source as a module that stands for the file: the digests of a layer's files are those of its modules."""
-    mark = f"{zlib.crc32((file + source).encode()):x}"
-    module = ModuleType(f"_own_{mark}_{Path(file).stem}")
-    module.__file__ = str(Path(file).absolute())
-    sys.modules[module.__name__] = module
+    """The source as a module that stands for the file."""
+    module = new_module(Path(file), file + source)
     # A compiler such as Triton's reads the source of a function by the name of its file.
-    name = f"{module.__file__}::{mark}"
+    name = f"{module.__file__}::{module.__name__}"
     linecache.cache[name] = len(source), None, source.splitlines(True), name
     exec(compile(source, name, "exec"), vars(module))
     return module

@@ -1,8 +1,6 @@
 """A problem that is a Python module, and a solution of it, run at any sizes."""
 
-import hashlib
 import re
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +15,7 @@ from harness.extras.problems.sizes import at_sizes, integers, models_in, names_i
 from harness.extras.problems.translations import module_tree
 
 from .probe import shapes_of
-from .problem import Problem, Shapes, Sizes
+from .problem import Problem, Shapes, Sizes, new_module
 
 
 class ModuleProblem(Problem):
@@ -74,13 +72,7 @@ class ModuleProblem(Problem):
 @cache
 def _module_at(file: str, sizes: frozenset[tuple[str, int]]) -> ModuleType:
     """The module of a file, run with these values for those of its integers that have these names."""
-    tree = module_tree(Path(file))
-    own = integers(tree)
-    changed = at_sizes(tree, {name: value for name, value in sizes if name in own})
-    mark = hashlib.sha256(repr((file, sorted(sizes))).encode()).hexdigest()[:12]
-    place, _ = place_of(file)
-    module = ModuleType(f"_own_{mark}_{place.stem}")
-    module.__file__ = str(place.absolute())
-    sys.modules[module.__name__] = module
-    exec(compile(changed, module.__file__, "exec"), vars(module))
+    changed = at_sizes(module_tree(Path(file)), dict(sizes))
+    module = new_module(place_of(file)[0], f"{file} {sorted(sizes)}")
+    exec(compile(changed, str(module.__file__), "exec"), vars(module))
     return module

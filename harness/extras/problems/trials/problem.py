@@ -1,7 +1,11 @@
 """What runs a problem in a trial: the interface of all formats."""
 
+import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -28,6 +32,8 @@ class Problem:
 
     file: str
     solution: str = ""
+    # The largest error that the programs of this format tolerate in float32.
+    tolerance = 1e-4
 
     @property
     def source(self) -> str:
@@ -63,3 +69,14 @@ class Problem:
     def refusal(self, case: Case) -> str | None:
         """Why the case cannot run; None if it can."""
         return None
+
+
+def new_module(file: Path, text: str) -> ModuleType:
+    """An empty module that stands for the file, and for this text of it or about it.
+
+    The digests of a layer's files are those of its modules.
+    """
+    module = ModuleType(f"_own_{zlib.crc32(text.encode()):x}_{file.stem}")
+    module.__file__ = str(file.absolute())
+    sys.modules[module.__name__] = module
+    return module
