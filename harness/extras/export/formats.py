@@ -106,6 +106,9 @@ def export_parquet(stored: StoredRun) -> Exported:
             columns.append(pa.array([getattr(line, field.name) for line in lines], type=field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"{stored.path}: a cell of column {field.name} is no {field.type}") from error
+    for name, sizes in table(lines).drop(columns=[*COLUMNS]).items():  # of own axes that vary
+        columns.append(pa.array(sizes))
+        schema = schema.append(pa.field(name, columns[-1].type))
     file = io.BytesIO()
     pq.write_table(pa.table(columns, schema=schema), file)
     return Exported(file.getvalue(), len(lines))

@@ -42,7 +42,7 @@ def judge_case(
     `now` is None if the case was not measured. `growth` maps a metric to the change of its exponents, if any. `note` is
     added to the reason of every difference.
     """
-    if now is None or now.status != "ok" or was.status != "ok":
+    if not now or now.status != "ok" or was.status != "ok":
         yield _status(str(case), was, now, note)
         return
     at = readable(case.as_dict())
@@ -77,7 +77,7 @@ def judge_case(
 
 
 def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
-    status, why = (now.status, now.reason or "") if now is not None else ("not measured", "no trial of it ended")
+    status, why = (now.status, now.reason or "") if now else ("not measured", "no trial of it ended")
     text = f"{status}: {why}" if why else status
     if status == "ok":
         verdict, reason = Verdict.BETTER, f"{was.status} before, now it can be measured{note}"
@@ -136,8 +136,8 @@ def judge_baseline(
         if name not in now.laws and {now.cases[case].count(column) for case in counted} == {0}:
             continue  # it costs nothing any more, which is told for each case
         eased = partial(check_rules.no_longer_rises, was, now, members[name.group], column)
-        has_grown = (name.group, name.what) in grown
-        outcomes += check_rules.judge_law(name, was.laws.get(name), now.laws.get(name), has_grown, eased, note)
+        laws = was.laws.get(name), now.laws.get(name)
+        outcomes += check_rules.judge_law(name, *laws, (name.group, name.what) in grown, eased, note)
     return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, is_judged, note)]
 
 
@@ -273,24 +273,18 @@ def judge_twice(
     """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
     now = measured.take(cases, measured.first)
     outcomes = judge_baseline(was, now, cases, measured.timed, error_factor)
-    again = doubtful_cases(was, outcomes)
-    if again:
+    if again := doubtful_cases(was, outcomes):
         second = measured.take(again, measured.second)
         outcomes = with_confirmation(outcomes, judge_baseline(was, second, again, measured.timed))
     return outcomes, now
 
 
-# Keys that define a grid. Here the cases are given.
-_OF_GRIDS = ("preset", "shape")
-
-
 def split_filters(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
     """`(overrides of axes, other overrides)`. Raises UsageError for an override that defines a grid."""
-    axes: list[str] = []
-    others: list[str] = []
+    axes, others = list[str](), list[str]()
     for text in with_options(map(key_value_options.present_option, overrides)):
         name = text.partition("=")[0].lstrip("+~")
-        if name in _OF_GRIDS:
+        if name in ("preset", "shape"):
             raise UsageError(f"{text}: the cases are those of the file, and {name} chooses none of them; give axes")
         (axes if name in (*AXES, HEAD_DIM) else others).append(text)
     return axes, others

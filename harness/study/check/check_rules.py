@@ -142,20 +142,20 @@ def _judge_unknown(was: object, now: object, lost: str) -> Finding:
     return Verdict.UNDECIDED, "no earlier value is known, so this one cannot be judged"
 
 
-def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: bool, eased: bool) -> Finding | None:
+def judge_exponent(metric: str, was: Range, now: Range | None, grown: bool, eased: bool) -> Finding | None:
     """Judge how a cost grows along an axis.
 
-    Returns None if the baseline does not know the exponent. For an exact cost, this includes an interval wider than 2 ·
-    `WIDEST`: every exponent of the same order would lie in it.
+    An exact cost whose interval is wider than 2 · `WIDEST` is undecided: every exponent of the same order would lie in
+    it. Returns None if such a cost has eased.
 
-    `grown`: the cost itself increased for some case. `eased`: no cost increased, and none rises more from size to size.
+    `grown`: a case is worse. `eased`: no exact cost increased, and none rises more from size to size.
 
     The exponent of an exact cost must lie in the baseline's interval. An exponent of time has an interval too: it is
     worse only if its whole interval lies above the baseline's.
     """
-    if was is None or (metric != TIMED and was.hi - was.lo > 2 * WIDEST):
-        return None
-    if now is None:
+    if metric != TIMED and was.hi - was.lo > 2 * WIDEST:
+        return None if eased else (Verdict.UNDECIDED, "")
+    if not now:
         return Verdict.UNMEASURED, "how it grows was known, and is not any more"
     lo, hi = (now.lo, now.hi) if metric == TIMED else (now.value, now.value)
     if lo > was.hi + _SLACK[metric]:
@@ -169,7 +169,7 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
 
 def judge_claim(was: ClaimKept | None, now: ClaimKept | None) -> Finding:
     """Judge whether a theoretical claim is newly refuted."""
-    if was is None or now is None:
+    if not (was and now):
         return _judge_unknown(was, now, "it is not claimed any more, or not over these axes")
     of_another = f"{now.claimed} " if now.claimed != was.claimed else ""
     change = f"{was.claimed} was {was.verdict}, {of_another}is {now.verdict}"
@@ -215,10 +215,10 @@ def judge_law(
 
     All cases that the cost model covers were measured again. If one of both is None, the only outcome says so.
     `judge_exponent` explains `grown` and, for each axis, `eased(axis)`. A time is judged only if both its cost models
-    are determined, and an exact cost without them only if the intervals of its exponents are apart.
+    are determined, and an exact cost without them only if the intervals of its exponents are apart, or it has eased.
     """
     metric = name.what
-    if was is None or now is None:
+    if not (was and now):
         verdict, why = _judge_unknown(was, now, "it had a law, and has none any more")
         law_was, law_now = (law.law if law else "" for law in (was, now))
         yield Outcome(name.subject, f"law of {metric}", verdict, law_was, law_now, f"{why}{note}")
@@ -228,13 +228,15 @@ def judge_law(
     vague = [when for law, when in sides if not (law.determined and (law.exact or is_time))]
     for axis in was.axes:
         before, after = was.exponent(axis), now.exponent(axis)
-        if not (finding := judge_exponent(metric, before, after, grown, not is_time and eased(axis))):
+        is_eased = not is_time and eased(axis)
+        if not (before and (finding := judge_exponent(metric, before, after, grown, is_eased))):
             continue
         verdict, why = finding
         if is_time and after and verdict is Verdict.WORSE and after.lo <= max(_growth(was.law, axis)):
             verdict, why = Verdict.UNDECIDED, f"its fastest term takes more, or the others less: the law was {was.law}"
-        is_open = before and after and before.lo <= after.hi and after.lo <= before.hi
-        if vague and (is_time or why == _EASED or (is_open and verdict is not Verdict.EQUIVALENT)):
+        is_open = after and before.lo <= after.hi and after.lo <= before.hi
+        may_rise = after and not is_eased and after.hi > before.hi + _SLACK[metric]
+        if vague and (is_time or why == _EASED or (is_open and (may_rise or verdict is not Verdict.EQUIVALENT))):
             verdict, why = Verdict.UNDECIDED, f"the law of {metric} is not determined {vague[0]}"
         elif not (vague or is_time or verdict is Verdict.WORSE) and _growth(now.law, axis) > _growth(was.law, axis):
             verdict, why = Verdict.WORSE, f"it changes its scaling: the law was {was.law}, is {now.law}"

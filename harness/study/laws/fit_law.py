@@ -194,8 +194,8 @@ MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
 _MOST_BENT, _CLEAR = 3, 0.7
 # A law is undetermined if the 95 % interval of its exponent at the largest size is wider than this.
 MOST_UNKNOWN_EXPONENT = 0.5
-# A hidden term that is at most this share of the cost at every point changes no result.
-_EMPTY = 0.02
+# A hidden term that is at most this share of the cost at every point moves no exponent by more than 0.003.
+_EMPTY = 0.001
 # The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
 MOST_RIVALS = 12
 
@@ -404,9 +404,10 @@ def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
         if term not in law.terms:
             columns = laws.design((*law.terms, term), problem.sizes) * problem.weights[:, None]
             highest = sum(last_coefficient(columns, problem.target, freedom, least, most))
-            part = highest * float((columns[:, -1] / problem.whole).max())
+            column = columns[:, -1]
+            part = highest * float((column / problem.whole).max())
             if part > _EMPTY:
-                absorbed = np.linalg.pinv(columns[:, :-1]) @ columns[:, -1]
+                absorbed = np.linalg.pinv(columns[:, :-1]) @ column
                 found.append(laws.Hidden(term, highest, part, absorbed))
     return tuple(found)
 

@@ -95,8 +95,7 @@ def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, flo
 
 def _staircase(front: Sequence[tuple[float, float]], highest: float) -> Guide:
     """The border of what is reached: down from the `highest` error at each point, then right to the next point."""
-    x: list[float] = []
-    y: list[float] = []
+    x, y = list[float](), list[float]()
     for time_s, error in front:
         x += [time_s, time_s]
         y += [y[-1] if y else highest, error]

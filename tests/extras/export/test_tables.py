@@ -50,6 +50,17 @@ def test_parquet_keeps_types_and_units(run: Path) -> None:
     assert b"attn-harness" in table.schema.metadata[b"generator"]
 
 
+def test_parquet_has_own_axes_that_vary_as_the_summary_has(run: Path) -> None:
+    stored = read_run_directory(run)
+    axes = '{"window": ["w", 4]}'
+    first, second = stored.lines[:2]
+    lines = [replace(first, own_axes=axes), replace(second, own_axes=axes, options="window=8")]
+    table = pq.read_table(io.BytesIO(export(replace(stored, lines=lines), "parquet").content))
+    assert table.column("window").to_pylist() == [4, 8]
+    assert str(table.schema.field("window").type) == "int64"
+    assert b"attn-harness" in table.schema.metadata[b"generator"]
+
+
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_a_count_beyond_64_bits_is_one_line(run: Path, name: str) -> None:
     stored = read_run_directory(run)

@@ -4,14 +4,17 @@ import math
 
 import pytest
 
-from harness.study.check.baseline import ClaimKept
+from harness.core.model.sweep_axes import Case, Setting
+from harness.study.check.baseline import ClaimKept, FindingId, LawKept
 from harness.study.check.check_rules import (
+    Verdict,
     _growth,
     judge_claim,
     judge_count,
     judge_error,
     judge_exponent,
     judge_kernel,
+    judge_law,
 )
 from harness.study.laws.laws import Range
 
@@ -45,7 +48,6 @@ def test_a_peak_may_differ_by_a_hundredth(now: int, verdict: str) -> None:
 def test_what_was_never_known_is_not_judged() -> None:
     assert judge_count("flops", None, None) is None
     assert judge_kernel(None, None) is None
-    assert judge_exponent("time", None, None, False, False) is None
 
 
 @pytest.mark.parametrize(
@@ -96,9 +98,35 @@ def test_an_exponent_must_lie_in_its_interval(metric: str, was: Range, now: Rang
     assert found[0].outcome == verdict
 
 
-def test_an_exponent_that_was_known_to_an_order_at_most_judges_nothing() -> None:
-    assert judge_exponent("memory", Range(1.2, -0.3, 3.7), exact(2.0), grown=True, eased=False) is None
-    assert judge_exponent("time", Range(1.2, -0.3, 3.7), exact(2.0), grown=True, eased=False) is not None
+def test_an_exponent_that_was_known_to_an_order_at_most_is_undecided_unless_nothing_is_more() -> None:
+    was = Range(1.2, -0.3, 3.7)
+    assert judge_exponent("memory", was, exact(2.0), grown=False, eased=False) == (Verdict.UNDECIDED, "")
+    assert judge_exponent("memory", was, exact(2.0), grown=False, eased=True) is None
+    assert judge_exponent("time", was, exact(2.0), grown=True, eased=False) is not None
+
+
+def law(exponent: Range, determined: bool, text: str = "776 n") -> LawKept:
+    return LawKept(
+        law=text,
+        exact=determined,
+        determined=determined,
+        exponent_n=exponent.value,
+        exponent_n_lo=exponent.lo,
+        exponent_n_hi=exponent.hi,
+        exponent_d=None,
+        exponent_d_lo=None,
+        exponent_d_hi=None,
+    )
+
+
+@pytest.mark.parametrize(("is_eased", "verdict"), [(False, "undecided"), (True, "passed")])
+def test_growth_within_the_tolerance_of_each_size_is_undecided_if_it_may_be_of_another_power(
+    is_eased: bool, verdict: str
+) -> None:
+    name = FindingId("own", Setting.of(Case("own", 64, 8, 1)), "memory")
+    now = law(Range(0.99, 0.79, 3.19), determined=False)
+    outcomes = judge_law(name, law(exact(0.99), determined=True), now, False, lambda axis: is_eased, "")
+    assert [outcome.verdict.outcome for outcome in outcomes] == [verdict]
 
 
 def test_a_larger_exponent_of_what_is_less_everywhere_is_no_regression() -> None:

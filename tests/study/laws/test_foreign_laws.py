@@ -50,6 +50,23 @@ def test_the_interval_of_a_determined_law_holds_the_exponent(
         assert not law.determined or at_largest.lo <= exponent(sizes[-1]) <= at_largest.hi
 
 
+@pytest.mark.parametrize("sizes", [DOUBLINGS[:6], TWELVE])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_the_exponent_of_a_constant_covers_a_hidden_term_of_one_percent(power: int, sizes: tuple[int, ...]) -> None:
+    points, largest = grid(sizes), sizes[-1]
+    curve = 1 + 0.01 * (points.n / largest) ** power
+    # The exponent of 1 + 0.01·x^p at x = 1 is 0.01·p / 1.01.
+    exponent = 0.01 * power / 1.01
+    missed = 0
+    for seed in range(20):
+        law = fit_pieces(Costs(points, 1e-4 * noisy(curve, 0.004, seed), np.full(len(sizes), 0.004)))
+        at_largest = exponent_of(law, "n", largest, 256, 8)
+        assert at_largest is not None
+        missed += law.determined and not at_largest.lo <= exponent <= at_largest.hi
+    # 95 % intervals of 20 draws: more than 3 misses have a chance of 2 %.
+    assert missed <= 3
+
+
 @pytest.mark.parametrize("power", [1.5, 1.8, 2.5])
 def test_twelve_exact_sizes_of_a_fractional_power_determine_no_wrong_exponent(power: float) -> None:
     points = grid(TWELVE)

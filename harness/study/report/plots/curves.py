@@ -159,8 +159,7 @@ def family_groups(panels: Sequence[parts.Panel], cost: parts.Cost, looks: Looks)
     family = {impl: name for panel in panels for impl, name in panel.families().items()}
     with_curve = {curve.impl for panel in panels for curve in parts.cost_curves(panel, cost)}
     drawn = [impl for impl in looks if impl in with_curve]
-    groups: list[_Group] = []
-    shared: list[_Group] = []
+    groups, shared = list[_Group](), list[_Group]()
     for name, impls in grouped(drawn, lambda impl: family[impl]).items():
         if len(impls) >= _FEW:
             groups.append(((name,), tuple(impls)))
