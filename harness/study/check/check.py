@@ -136,8 +136,9 @@ def judge_baseline(
         if name not in now.laws and {now.cases[case].count(column) for case in counted} == {0}:
             continue  # it costs nothing any more, which is told for each case
         eased = partial(check_rules.no_longer_rises, was, now, members[name.group], column)
-        laws = was.laws.get(name), now.laws.get(name)
-        outcomes += check_rules.judge_law(name, *laws, (name.group, name.what) in grown, eased, note)
+        outcomes += check_rules.judge_law(
+            name, was.laws.get(name), now.laws.get(name), (name.group, name.what) in grown, eased, note
+        )
     return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, is_judged, note)]
 
 
