@@ -36,7 +36,7 @@ from harness.core.run.fork_client import OF_DRIVER
 from harness.core.run.session import COMPILE_CACHE
 from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
-from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
+from harness.extras.compare.interleaved import Side, Sides, take_block
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
@@ -287,13 +287,13 @@ class _Search:
                 if self._generations % _GENERATIONS_OF_SERVERS == 0:
                     self.sides.renew()
                 self._generations += 1
-            sides = [
+            a, b = (
                 Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
                 for server, at in enumerate((base, head), server_of_base + len(ratios))
-            ]
+            )
             try:
                 rng = random.Random(f"{key} {len(ratios)} {failed}")
-                return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
+                return {"log_ratio": round(take_block(a, b, rng).log_ratio, 6)}
             except BlockFailed as error:
                 self._generations = 0  # the failure may have ended a fork server too
                 return {"failure": str(error)}

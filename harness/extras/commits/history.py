@@ -29,7 +29,7 @@ from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
 from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import commit_lacks, layer_of, session_of_side
-from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
+from harness.extras.compare.interleaved import Side, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
@@ -232,9 +232,9 @@ def _ratios(
         renew_servers((base.session.executor, head.session.executor))
         blocks: dict[Case, list[float]] = defaultdict(list)
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
-            sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
+            a, b = (Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head))
             try:
-                blocks[case].append(take_block(sides[0], sides[1], Timing(), rng).log_ratio)
+                blocks[case].append(take_block(a, b, rng).log_ratio)
             except BlockFailed as error:  # one failure is tolerated: a trial may be killed by chance
                 failed[case].append(str(error))
         for case, logs in blocks.items():

@@ -36,7 +36,7 @@ from harness.core.run.session import COMPILE_CACHE, Session
 from harness.study.check.check_rules import Outcome, Verdict
 
 from .explanation import Explanation, trace_pair
-from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
+from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
 from .report import FLOAT64, TIME, Comparison, compare_sides, pair_label, versions_sentences
@@ -152,7 +152,7 @@ def measure_comparison(
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
             screen = stack.enter_context(ComparisonScreen(labels, request.rules, limit_s, console))
             seed, log = request.config.seed, _blocks(out).append
-            timer = PairTimer(chosen, opened.sides, request.rules, Timing(), seed, log, screen, limit_s, past or ())
+            timer = PairTimer(chosen, opened.sides, request.rules, seed, log, screen, limit_s, past or ())
             measured = timer.time_pairs()
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
