@@ -155,7 +155,7 @@ def _bless(options: argparse.Namespace) -> int:
         commit = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
         if commit is None:
             raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
-        writer.append(Blessing(blessed=commit.commit, reason=reason, blessed_at=round(time.time(), 3)))
+        writer.append(Blessing(blessed=commit.commit, reason=reason, at=round(time.time(), 3)))
         _say(f"{commit.name}: its changes are blessed")
     return DONE
 

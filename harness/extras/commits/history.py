@@ -101,7 +101,7 @@ def compare_directly(
         ratio = Ratio(reason="one of the commits does not have the case")
         if cases:
             (ratio,) = _ratios(base, head, cases, _DIRECT, float("inf")).values()
-    writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
+    writer.append(DirectComparison(before=before, after=after, case=key, at=_now(), time=ratio, **about))
     tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 
 
@@ -153,7 +153,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
     number, date = place_of(commit)
     about: dict[str, Any] = {"commit": commit.hash, "number": number, "date": date}
-    about |= {"subject": commit.subject, "measured_at": _now()}
+    about |= {"subject": commit.subject, "at": _now()}
     if opened.reason is not None:
         return CommitLine(**about, machine={}, versions={}, reason=opened.reason)
     about |= _machine_of(opened)

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import AfterValidator, Field, FiniteFloat, model_validator
 
 from harness.core.model import file_io, formatting
 from harness.core.model.errors import UsageError, usage_error_about
@@ -40,8 +40,6 @@ _Fact = Count | str | None
 # Far beyond any ratio of times, and far below one that overflows.
 _LogRatio = Annotated[FiniteFloat, Field(ge=-50, le=50)]
 _Value = TypeVar("_Value")
-# Seconds since 1970. The file calls each of them `at`.
-_Time = Annotated[FiniteFloat, Field(alias="at")]
 
 
 def _key_of(parse: Callable[[str], Any]) -> AfterValidator:
@@ -141,14 +139,8 @@ class CostModel(OpenModel):
         return ({} if self.exponent_n is None else {"n": self.exponent_n}) | self.own_exponents
 
 
-class _Line(OpenModel):
-    """A line of the file. Code may give a field by its own name or by its key."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-
-class CommitLine(_Line):
-    """A commit, or why it could not be measured (`reason`).
+class CommitLine(OpenModel):
+    """A commit, measured `at` these seconds since 1970, or why it could not be measured (`reason`).
 
     `number` counts its first-parent ancestors, which orders the commits. `cases` and `models` have their keys.
     `layers` says of layers that this commit lacks why they were not found.
@@ -158,7 +150,7 @@ class CommitLine(_Line):
     number: Count
     date: str
     subject: str
-    measured_at: _Time
+    at: FiniteFloat
     machine: dict[str, str]
     versions: dict[str, str]
     reason: str | None = None
@@ -187,24 +179,24 @@ class CommitLine(_Line):
         return sum(case.time is not None and case.time.is_known for case in self.cases.values())
 
 
-class DirectComparison(_Line):
+class DirectComparison(OpenModel):
     """Two commits directly compared in one case: the time of `after` over that of `before`."""
 
     before: _Hash
     after: _Hash
     case: str
-    measured_at: _Time
+    at: FiniteFloat
     machine: dict[str, str]
     versions: dict[str, str]
     time: Ratio
 
 
-class Blessing(_Line):
+class Blessing(OpenModel):
     """The changes of the commit `blessed` are intended, for this reason."""
 
     blessed: _Hash
     reason: str
-    blessed_at: _Time
+    at: FiniteFloat
 
 
 _KINDS = {"commit": CommitLine, "before": DirectComparison, "blessed": Blessing}
