@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -41,8 +41,8 @@ from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 
-from .change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
-from .history_file import FACT_NAMES, change_text
+from .change_position import TIME_IS_UP, Answer, FirstChange, Step, first_change, search_step
+from .history_file import FACT_NAMES
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.
@@ -69,37 +69,6 @@ class BisectRequest:
         """What an interrupted command must have in common with one that continues it; it may get more minutes."""
         ends = {"good": self.commits[0].hash, "bad": self.commits[-1].hash}
         return {**yaml.safe_load(self.config.yaml), **ends, "threshold": self.threshold, "time": self.always_time}
-
-
-class Step(NamedTuple):
-    """A ratio of times as a log ratio, and its 95 % interval."""
-
-    middle: float
-    lo: float
-    hi: float
-
-    @property
-    def text(self) -> str:
-        """The change of the time with its interval, in per cent."""
-        return change_text(*self)
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval excludes that there is no step."""
-        return self.lo > 0 or self.hi < 0
-
-    def is_seen(self, apart: float) -> bool:
-        """Whether there is a step, of at least `apart` by its best estimate."""
-        return self.is_sure and abs(self.middle) >= apart
-
-    def is_excluded(self, apart: float) -> bool:
-        """Whether the interval excludes a step of `apart` in either direction."""
-        return -apart < self.lo and self.hi < apart
-
-    @classmethod
-    def of(cls, observed: list[float]) -> "Step":
-        """The mean of generations, with Student's interval."""
-        return cls(*mean_interval(observed))
 
 
 @dataclass
@@ -241,14 +210,14 @@ class _Search:
                 f"undecided: the time was up before both ends were compared. Repeat the command with {longer}"
             )
             return
-        itself, difference = Step.of(control), Step.of(of_bad)
+        itself, difference = Step(*mean_interval(control)), Step(*mean_interval(of_bad))
         sought = f"difference of {100 * self.request.threshold:g} %"
         if itself.is_seen(apart / 2):
             why = f"the first commit, measured against itself, came out {itself.text}"
             findings.problem = f"undecided: {why}. {_WHEN_QUIET}"
         elif difference.is_seen(apart):
             findings.answer, findings.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
-            findings.neighbours = Step.of(beside) if beside else None
+            findings.neighbours = Step(*mean_interval(beside)) if beside else None
             if findings.why == TIME_IS_UP:
                 findings.problem = f"undecided: the time is up. Repeat the command with {longer}"
         elif difference.is_sure or difference.is_excluded(apart):
@@ -266,7 +235,7 @@ class _Search:
         for look in looks:
             while len(log_ratios) < look and self._has_time():
                 log_ratios.append(self._generation(0, head))
-            if len(log_ratios) < look or is_clear(Step.of(log_ratios)):
+            if len(log_ratios) < look or is_clear(Step(*mean_interval(log_ratios))):
                 break
         return log_ratios
 

@@ -25,12 +25,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, gammaln, logsumexp
 
+from harness.core.model import formatting
 from harness.extras.compare.paired_verdicts import BlockFailed
 
 Floats = NDArray[np.float64]
@@ -93,6 +94,33 @@ def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChan
     return FirstChange(good + 1, bad, was, now, now != end)
 
 
+class Step(NamedTuple):
+    """A ratio of times as a log ratio, and the ends of its 95 % interval."""
+
+    middle: float
+    lo: float
+    hi: float
+
+    @property
+    def text(self) -> str:
+        """The change of the time with its interval, in per cent."""
+        change, least, most = map(formatting.change, self)
+        return f"{change} (95 % interval {least} to {most})"
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval excludes that there is no step."""
+        return self.lo > 0 or self.hi < 0
+
+    def is_seen(self, apart: float) -> bool:
+        """Whether there is a step, of at least `apart` by its best estimate."""
+        return self.is_sure and abs(self.middle) >= apart
+
+    def is_excluded(self, apart: float) -> bool:
+        """Whether the interval excludes a step of `apart` in either direction."""
+        return -apart < self.lo and self.hi < apart
+
+
 @dataclass(frozen=True)
 class Candidate:
     """The commits `first` to `last`, and the probability that the step is at one of them.
@@ -110,16 +138,14 @@ class Answer:
     """What the observations tell.
 
     - `candidates`: in the order of the commits, if there is one step.
-    - `step`, `lo`, `hi`: the log ratio of the step, and the ends of its 95 % credible interval.
+    - `step`: the step, with its credible interval.
     - `two_steps`: the probability that there are two steps, not one.
     - `pair`: the most probable two positions, as the last commits of their candidates; None if only one is possible.
     - `pair_probability`: the probability of `pair`, if there are two steps.
     """
 
     candidates: tuple[Candidate, ...]
-    step: float
-    lo: float
-    hi: float
+    step: Step
     two_steps: float
     pair: tuple[int, int] | None
     pair_probability: float
@@ -190,11 +216,10 @@ class ChangePosition:
         one_step = float(logsumexp(joint))
         of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one_step)
         of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one_step)
-        step, lo, hi = self._summary(of_step)
         two, pair, chance = self._two_steps(sums, before, after, prior, ends)
         candidates = tuple(Candidate(*each) for each in zip(firsts, ends, map(float, of_position), strict=True))
         log_odds = two - one_step + math.log(_TWO_STEPS / (1 - _TWO_STEPS)) if pair is not None else -math.inf
-        return Answer(candidates, step, lo, hi, 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
+        return Answer(candidates, self._summary(of_step), 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
 
     def next_commit(self, answer: Answer) -> int:
         """The commit whose next observation is expected to tell most about the position.
@@ -218,11 +243,11 @@ class ChangePosition:
                 each[:, at + 1] = logsumexp(weighted, axis=1)
         return np.cumsum(each, axis=1)
 
-    def _summary(self, of_step: Floats) -> tuple[float, float, float]:
+    def _summary(self, of_step: Floats) -> Step:
         order = np.argsort(self._levels)
         levels, cumulative = self._levels[order], np.cumsum(of_step[order]) - of_step[order] / 2
         lo, middle, hi = (float(np.interp(share, cumulative, levels)) for share in (0.025, 0.5, 0.975))
-        return middle, lo, hi
+        return Step(middle, lo, hi)
 
     def _two_steps(
         self, sums: Floats, before: Floats, after: Floats, prior: Floats, ends: list[int]

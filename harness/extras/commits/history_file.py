@@ -16,13 +16,15 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, Field, FiniteFloat, model_validator
 
-from harness.core.model import file_io, formatting
+from harness.core.model import file_io
 from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_validation import Count, Damaged, OpenModel, checked, validator
 from harness.core.results.columns import COUNTS
 from harness.extras import mean_interval
 from harness.extras.compare.worktree import Commit
 from harness.study.check.baseline import parse_case, parse_finding_id
+
+from .change_position import Step
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
@@ -99,13 +101,7 @@ class Ratio(OpenModel):
         """The change of the time with its interval, in per cent; or why it is not known."""
         if self.log_ratio is None or self.lo is None or self.hi is None:
             return f"not measured: {self.reason}"
-        return change_text(self.log_ratio, self.lo, self.hi)
-
-
-def change_text(log_ratio: float, lo: float, hi: float) -> str:
-    """The change of a time with its 95 % interval, in per cent, from the log ratio and its ends."""
-    change, least, most = map(formatting.change, (log_ratio, lo, hi))
-    return f"{change} (95 % interval {least} to {most})"
+        return Step(self.log_ratio, self.lo, self.hi).text
 
 
 def _check_counts(facts: dict[str, _Fact]) -> dict[str, _Fact]:
