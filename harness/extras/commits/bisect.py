@@ -80,7 +80,7 @@ class Findings:
     `problem` is one if something could not be measured, or if the time is undecided.
     """
 
-    facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
+    facts: dict[str, FirstChange] = field(default_factory=dict)
     answer: Answer | None = None
     why: str = ""
     neighbours: Step | None = None

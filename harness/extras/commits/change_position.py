@@ -25,7 +25,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from harness.core.model import formatting
 from harness.extras.compare.paired_verdicts import BlockFailed
 
 Floats = NDArray[np.float64]
-Value = TypeVar("Value")
 
 # Degrees of freedom of the noise, and the grid of its scale: log ratios of one observation, a generation's mean.
 _FREEDOM = 5.0
@@ -53,7 +52,7 @@ _CONFIRMING = 8
 
 
 @dataclass(frozen=True)
-class FirstChange(Generic[Value]):
+class FirstChange:
     """The change lies at one of the commits `first` to `last`; all but the last of them cannot be measured.
 
     The fact is `was` before `first`, and `now` at `last`. `returns`: `now` is not the value of the last commit of all,
@@ -62,21 +61,18 @@ class FirstChange(Generic[Value]):
 
     first: int
     last: int
-    was: Value
-    now: Value
+    was: Any
+    now: Any
     returns: bool
 
 
-def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChange[Value] | None:
-    """A change of the fact between the commits 0 and `last`; None if both have the same value.
+def first_change(last: int, fact_at: Callable[[int], Any]) -> FirstChange | None:
+    """A change of the fact between the commits 0 and `last`, which have been measured; None if it is the same at both.
 
     `fact_at` is None for a commit that cannot be measured. The search asks once for each commit. If the fact changes
     several times, the result is one of these changes: at `first - 1` the fact still had the value of commit 0.
-    Raises ValueError if commit 0 or `last` cannot be measured.
     """
     was, end = fact_at(0), fact_at(last)
-    if was is None or end is None:
-        raise ValueError("an end of the range cannot be measured")
     if was == end:
         return None
     good, bad, now = 0, last, end
