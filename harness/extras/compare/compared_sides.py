@@ -122,7 +122,7 @@ def measure_comparison(
         stack.enter_context(run_directory.locked(out))
         machines = _describe_machines(request, opened)
         if request.sides is not None:
-            opened.properties |= _compare_references(pairs[0].base, opened)
+            _compare_references(pairs[0].base, opened)
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
@@ -332,14 +332,14 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
     impls = list(opened.head.layers)
     head = opened.head.machine(impls=impls)
     base = head if opened.sides.interchangeable else opened.base.machine(impls=impls)
-    versions_of = {"base": versions_text(base), "head": versions_text(head)}
-    opened.properties |= {f"{side} versions": text for side, text in versions_of.items()}
+    of_base = versions_text(base)
+    opened.properties |= {"base versions": of_base, "head versions": versions_text(head)}
     if request.control is not None:
         control = Session(opened.sides.control, opened.base.precision, opened.base.seed, opened.base.devices)
         versions = versions_text(control.machine(impls=impls))
-        if versions != versions_of["base"]:
-            of_base = f"and the base has {versions_of['base']}: give a copy of the base"
-            raise UsageError(f"control={request.control} has {versions}, {of_base}")
+        if versions != of_base:
+            instead = "give a copy of the base"
+            raise UsageError(f"control={request.control} has {versions}, and the base has {of_base}: {instead}")
     return base, head
 
 
@@ -347,19 +347,19 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
 _ROUNDING = 1e-4
 
 
-def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
-    """Whether the references of both sides return the same output in float64, as a property.
+def _compare_references(case: Case, opened: _OpenSides) -> None:
+    """Find whether the references of both sides return the same output in float64, as a property.
 
     Nothing is said of interchangeable sides, and of a layer that a side cannot build.
     """
     if opened.sides.interchangeable:
-        return {}
+        return
     outcomes = [executor.ask("reference", case.small()) for executor in (opened.sides.base, opened.sides.head)]
     if not all(outcome.ok for outcome in outcomes):
-        return {}
+        return
     was, now = (outcome.values["projections"] for outcome in outcomes)
     alike = all(abs(a - b) <= _ROUNDING * was[0] for a, b in zip(was, now, strict=True))
-    return {FLOAT64: "equal" if alike else "different"}
+    opened.properties[FLOAT64] = "equal" if alike else "different"
 
 
 def session_of_side(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:
