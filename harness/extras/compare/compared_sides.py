@@ -253,13 +253,13 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[Pair]:
     Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. Of two commits, the
     base may not know an option yet, and one of several layers may lack it: trials find out.
     """
-    axes_of_sides = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.layers]
 
     def measured(at: int, case: Case) -> Case:
         session, config = (opened.base, opened.head)[at], request.config_of(at)
         config = replace(config, axes={**config.axes, "impl": tuple(session.layers)})
-        case = collapsed(replace(case, **axes_of_sides[at]), session.has_heads)
+        own_axes = request.sides[at].axes if request.sides else {}
+        case = collapsed(replace(case, **own_axes), session.has_heads)
         is_strict = request.ref is None or (at == 1 and len(session.layers) == 1)
         return session.distinct_cases(config, [case], is_strict)[0]
 
