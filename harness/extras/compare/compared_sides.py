@@ -382,10 +382,10 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
         opened.base.layers[impl], opened.head.layers[impl] = layer_of(impl, base), layer_of(impl, head)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:
-        chosen = touched_layers(files, tree.changed(), request.changed)
-        opened.properties |= chosen.properties
+        chosen, properties = touched_layers(files, tree.changed(), request.changed)
+        opened.properties |= properties
         for session in (opened.base, opened.head):
-            session.layers = {impl: session.layers[impl] for impl in chosen.taken}
+            session.layers = {impl: session.layers[impl] for impl in chosen}
     return opened
 
 
