@@ -16,6 +16,7 @@ from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.formatting import NamedTexts, share
 from harness.core.model.sweep_axes import Case
 from harness.core.results.run_directory import check_writable
+from harness.study.check.baseline import parse_case
 
 from .measure import Calibration
 
@@ -150,16 +151,13 @@ def _noise_rows(c: Calibration) -> NamedTexts:
         yield "… between repeats, a while apart", share(c.noise_between_repeats)
     if c.noise_by_case:
         key, most = max(c.noise_by_case.items(), key=lambda item: item[1])
-        yield "… the least steady case", f"{_short(key)}: {share(most)} apart at most"
+        case = parse_case(key)
+        sizes = Case(case.impl, case.seq_len, case.d_model, case.num_heads)
+        yield "… the least steady case", f"{sizes}: {share(most)} apart at most"
     if c.disturbed_share is not None:
         yield "trials while the machine was slow", share(c.disturbed_share)
     source = c.state.clocksource or f"clock source {_NOT_READABLE}"
     yield "a reading of the clock", f"{formatting.seconds(c.clock_s or 0.0)} ({source})"
-
-
-def _short(key: str) -> str:
-    fields = dict(pair.split("=", 1) for pair in key.split())
-    return str(Case(fields["impl"], int(fields["seq_len"]), int(fields["d_model"]), int(fields["num_heads"])))
 
 
 def _peak_rows(c: Calibration) -> NamedTexts:

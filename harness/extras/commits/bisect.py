@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -36,13 +36,13 @@ from harness.core.run.fork_client import OF_DRIVER
 from harness.core.run.session import COMPILE_CACHE
 from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
-from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
+from harness.extras.compare.interleaved import Side, Sides, take_block
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 
-from .change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
-from .history_file import FACT_NAMES, change_text
+from .change_position import TIME_IS_UP, Answer, FirstChange, Step, first_change, search_step
+from .history_file import FACT_NAMES
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.
@@ -71,37 +71,6 @@ class BisectRequest:
         return {**yaml.safe_load(self.config.yaml), **ends, "threshold": self.threshold, "time": self.always_time}
 
 
-class Step(NamedTuple):
-    """A ratio of times as a log ratio, and its 95 % interval."""
-
-    middle: float
-    lo: float
-    hi: float
-
-    @property
-    def text(self) -> str:
-        """The change of the time with its interval, in per cent."""
-        return change_text(*self)
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval excludes that there is no step."""
-        return self.lo > 0 or self.hi < 0
-
-    def is_seen(self, apart: float) -> bool:
-        """Whether there is a step, of at least `apart` by its best estimate."""
-        return self.is_sure and abs(self.middle) >= apart
-
-    def is_excluded(self, apart: float) -> bool:
-        """Whether the interval excludes a step of `apart` in either direction."""
-        return -apart < self.lo and self.hi < apart
-
-    @classmethod
-    def of(cls, observed: list[float]) -> "Step":
-        """The mean of generations, with Student's interval."""
-        return cls(*mean_interval(observed))
-
-
 @dataclass
 class Findings:
     """What the search found: the change of each fact, and the answer about the time.
@@ -111,7 +80,7 @@ class Findings:
     `problem` is one if something could not be measured, or if the time is undecided.
     """
 
-    facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
+    facts: dict[str, FirstChange] = field(default_factory=dict)
     answer: Answer | None = None
     why: str = ""
     neighbours: Step | None = None
@@ -241,14 +210,14 @@ class _Search:
                 f"undecided: the time was up before both ends were compared. Repeat the command with {longer}"
             )
             return
-        itself, difference = Step.of(control), Step.of(of_bad)
+        itself, difference = Step(*mean_interval(control)), Step(*mean_interval(of_bad))
         sought = f"difference of {100 * self.request.threshold:g} %"
         if itself.is_seen(apart / 2):
             why = f"the first commit, measured against itself, came out {itself.text}"
             findings.problem = f"undecided: {why}. {_WHEN_QUIET}"
         elif difference.is_seen(apart):
             findings.answer, findings.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
-            findings.neighbours = Step.of(beside) if beside else None
+            findings.neighbours = Step(*mean_interval(beside)) if beside else None
             if findings.why == TIME_IS_UP:
                 findings.problem = f"undecided: the time is up. Repeat the command with {longer}"
         elif difference.is_sure or difference.is_excluded(apart):
@@ -266,7 +235,7 @@ class _Search:
         for look in looks:
             while len(log_ratios) < look and self._has_time():
                 log_ratios.append(self._generation(0, head))
-            if len(log_ratios) < look or is_clear(Step.of(log_ratios)):
+            if len(log_ratios) < look or is_clear(Step(*mean_interval(log_ratios))):
                 break
         return log_ratios
 
@@ -287,13 +256,13 @@ class _Search:
                 if self._generations % _GENERATIONS_OF_SERVERS == 0:
                     self.sides.renew()
                 self._generations += 1
-            sides = [
+            a, b = (
                 Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
                 for server, at in enumerate((base, head), server_of_base + len(ratios))
-            ]
+            )
             try:
                 rng = random.Random(f"{key} {len(ratios)} {failed}")
-                return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
+                return {"log_ratio": round(take_block(a, b, rng).log_ratio, 6)}
             except BlockFailed as error:
                 self._generations = 0  # the failure may have ended a fork server too
                 return {"failure": str(error)}

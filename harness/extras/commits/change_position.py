@@ -25,16 +25,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, gammaln, logsumexp
 
+from harness.core.model import formatting
 from harness.extras.compare.paired_verdicts import BlockFailed
 
 Floats = NDArray[np.float64]
-Value = TypeVar("Value")
 
 # Degrees of freedom of the noise, and the grid of its scale: log ratios of one observation, a generation's mean.
 _FREEDOM = 5.0
@@ -52,7 +52,7 @@ _CONFIRMING = 8
 
 
 @dataclass(frozen=True)
-class FirstChange(Generic[Value]):
+class FirstChange:
     """The change lies at one of the commits `first` to `last`; all but the last of them cannot be measured.
 
     The fact is `was` before `first`, and `now` at `last`. `returns`: `now` is not the value of the last commit of all,
@@ -61,21 +61,18 @@ class FirstChange(Generic[Value]):
 
     first: int
     last: int
-    was: Value
-    now: Value
+    was: Any
+    now: Any
     returns: bool
 
 
-def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChange[Value] | None:
-    """A change of the fact between the commits 0 and `last`; None if both have the same value.
+def first_change(last: int, fact_at: Callable[[int], Any]) -> FirstChange | None:
+    """A change of the fact between the commits 0 and `last`, which have been measured; None if it is the same at both.
 
     `fact_at` is None for a commit that cannot be measured. The search asks once for each commit. If the fact changes
     several times, the result is one of these changes: at `first - 1` the fact still had the value of commit 0.
-    Raises ValueError if commit 0 or `last` cannot be measured.
     """
     was, end = fact_at(0), fact_at(last)
-    if was is None or end is None:
-        raise ValueError("an end of the range cannot be measured")
     if was == end:
         return None
     good, bad, now = 0, last, end
@@ -91,6 +88,33 @@ def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChan
         else:
             bad, now = at, value
     return FirstChange(good + 1, bad, was, now, now != end)
+
+
+class Step(NamedTuple):
+    """A ratio of times as a log ratio, and the ends of its 95 % interval."""
+
+    middle: float
+    lo: float
+    hi: float
+
+    @property
+    def text(self) -> str:
+        """The change of the time with its interval, in per cent."""
+        change, least, most = map(formatting.change, self)
+        return f"{change} (95 % interval {least} to {most})"
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval excludes that there is no step."""
+        return self.lo > 0 or self.hi < 0
+
+    def is_seen(self, apart: float) -> bool:
+        """Whether there is a step, of at least `apart` by its best estimate."""
+        return self.is_sure and abs(self.middle) >= apart
+
+    def is_excluded(self, apart: float) -> bool:
+        """Whether the interval excludes a step of `apart` in either direction."""
+        return -apart < self.lo and self.hi < apart
 
 
 @dataclass(frozen=True)
@@ -110,16 +134,14 @@ class Answer:
     """What the observations tell.
 
     - `candidates`: in the order of the commits, if there is one step.
-    - `step`, `lo`, `hi`: the log ratio of the step, and the ends of its 95 % credible interval.
+    - `step`: the step, with its credible interval.
     - `two_steps`: the probability that there are two steps, not one.
     - `pair`: the most probable two positions, as the last commits of their candidates; None if only one is possible.
     - `pair_probability`: the probability of `pair`, if there are two steps.
     """
 
     candidates: tuple[Candidate, ...]
-    step: float
-    lo: float
-    hi: float
+    step: Step
     two_steps: float
     pair: tuple[int, int] | None
     pair_probability: float
@@ -190,11 +212,10 @@ class ChangePosition:
         one_step = float(logsumexp(joint))
         of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one_step)
         of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one_step)
-        step, lo, hi = self._summary(of_step)
         two, pair, chance = self._two_steps(sums, before, after, prior, ends)
         candidates = tuple(Candidate(*each) for each in zip(firsts, ends, map(float, of_position), strict=True))
         log_odds = two - one_step + math.log(_TWO_STEPS / (1 - _TWO_STEPS)) if pair is not None else -math.inf
-        return Answer(candidates, step, lo, hi, 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
+        return Answer(candidates, self._summary(of_step), 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
 
     def next_commit(self, answer: Answer) -> int:
         """The commit whose next observation is expected to tell most about the position.
@@ -218,11 +239,11 @@ class ChangePosition:
                 each[:, at + 1] = logsumexp(weighted, axis=1)
         return np.cumsum(each, axis=1)
 
-    def _summary(self, of_step: Floats) -> tuple[float, float, float]:
+    def _summary(self, of_step: Floats) -> Step:
         order = np.argsort(self._levels)
         levels, cumulative = self._levels[order], np.cumsum(of_step[order]) - of_step[order] / 2
         lo, middle, hi = (float(np.interp(share, cumulative, levels)) for share in (0.025, 0.5, 0.975))
-        return middle, lo, hi
+        return Step(middle, lo, hi)
 
     def _two_steps(
         self, sums: Floats, before: Floats, after: Floats, prior: Floats, ends: list[int]

@@ -31,7 +31,7 @@ from .bisect import BisectRequest, Findings, bisect
 from .change_position import TWO_STEPS
 from .history import HistoryRequest, add, compare_directly
 from .history_changes import time_changes, time_series
-from .history_file import FACT_NAMES, SCHEMA, Blessing, Header, change_text, open_history, read_history
+from .history_file import FACT_NAMES, SCHEMA, Blessing, Header, open_history, read_history
 from .history_page import history_page
 
 _WORSE = 1
@@ -155,7 +155,7 @@ def _bless(options: argparse.Namespace) -> int:
         commit = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
         if commit is None:
             raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
-        writer.append(Blessing(blessed=commit.commit, reason=reason, blessed_at=round(time.time(), 3)))
+        writer.append(Blessing(blessed=commit.commit, reason=reason, at=round(time.time(), 3)))
         _say(f"{commit.name}: its changes are blessed")
     return DONE
 
@@ -221,8 +221,7 @@ def _show_findings(request: BisectRequest, findings: Findings) -> int:
             f"{answer.pair_probability:.2f}. Search a shorter range next, such as {span}."
         )
         return DONE
-    step = change_text(answer.step, answer.lo, answer.hi)
-    _say(f"The time changes by {step} at {name(answer.best.first, answer.best.last)}.")
+    _say(f"The time changes by {answer.step.text} at {name(answer.best.first, answer.best.last)}.")
     if findings.neighbours is not None:
         _say(f"Side by side with the commit before, the change is {findings.neighbours.text}.")
     return DONE

@@ -29,7 +29,7 @@ from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
 from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import commit_lacks, layer_of, session_of_side
-from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
+from harness.extras.compare.interleaved import Side, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
@@ -101,7 +101,7 @@ def compare_directly(
         ratio = Ratio(reason="one of the commits does not have the case")
         if cases:
             (ratio,) = _ratios(base, head, cases, _DIRECT, float("inf")).values()
-    writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
+    writer.append(DirectComparison(before=before, after=after, case=key, at=_now(), time=ratio, **about))
     tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 
 
@@ -153,7 +153,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
     number, date = place_of(commit)
     about: dict[str, Any] = {"commit": commit.hash, "number": number, "date": date}
-    about |= {"subject": commit.subject, "measured_at": _now()}
+    about |= {"subject": commit.subject, "at": _now()}
     if opened.reason is not None:
         return CommitLine(**about, machine={}, versions={}, reason=opened.reason)
     about |= _machine_of(opened)
@@ -232,9 +232,9 @@ def _ratios(
         renew_servers((base.session.executor, head.session.executor))
         blocks: dict[Case, list[float]] = defaultdict(list)
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
-            sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
+            a, b = (Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head))
             try:
-                blocks[case].append(take_block(sides[0], sides[1], Timing(), rng).log_ratio)
+                blocks[case].append(take_block(a, b, rng).log_ratio)
             except BlockFailed as error:  # one failure is tolerated: a trial may be killed by chance
                 failed[case].append(str(error))
         for case, logs in blocks.items():

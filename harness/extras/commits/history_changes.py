@@ -17,8 +17,8 @@ from harness.core.stats.interval import NORMAL
 from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
 
-from .change_position import Segment, segments, standard_errors
-from .history_file import ABSENT, FACT_NAMES, CommitLine, CostModel, History, MeasuredCase, Ratio, change_text
+from .change_position import Segment, Step, segments, standard_errors
+from .history_file import ABSENT, FACT_NAMES, CommitLine, CostModel, History, MeasuredCase, Ratio
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05
@@ -98,23 +98,16 @@ class TimeChange:
     case: str
     before: CommitLine
     after: CommitLine
-    step: float
-    lo: float
-    hi: float
+    step: Step
     direct: Ratio | None
     verdict: Confirmation
     is_over: bool | None
     note: str
 
     @property
-    def text(self) -> str:
-        """The step with its interval, in per cent."""
-        return change_text(self.step, self.lo, self.hi)
-
-    @property
     def is_worse(self) -> bool:
         """Whether it is for the worse, and confirmed."""
-        return self.verdict is Confirmation.CONFIRMED and self.step > 0
+        return self.verdict is Confirmation.CONFIRMED and self.step.middle > 0
 
     @property
     def kernels(self) -> str:
@@ -290,12 +283,12 @@ def time_changes(history: History, series: Sequence[TimeSeries], threshold: floa
         lowest, rise = of_case.segments[0], 0.0
         for was, now in pairwise(of_case.segments):
             change = step_between(was, now)
-            unexplained = change.step
-            if abs(change.step) >= apart:
+            unexplained = change.step.middle
+            if abs(unexplained) >= apart:
                 changes.append(change)
                 if change.verdict is Confirmation.REFUTED and change.direct:
                     unexplained = change.direct.log_ratio or 0.0
-                elif change.step > 0 and not change.is_over:
+                elif change.step.middle > 0 and not change.is_over:
                     if rise >= apart:
                         changes.append(step_between(lowest, was, is_drift=True))
                     rise = unexplained = 0.0
@@ -328,8 +321,8 @@ def _time_change(
         is_over = (newest.segments[-1].level - levels[-1]) * math.copysign(1, step) < apart
     else:
         note = f"measured on {of_case.machine} only up to {of_case.commits[-1].name}"
-    ends, verdict = (step, step - half, step + half), _confirmation(step, direct, apart)
-    return TimeChange(of_case.case, before, after, *ends, direct, verdict, is_over, note)
+    ends, verdict = Step(step, step - half, step + half), _confirmation(step, direct, apart)
+    return TimeChange(of_case.case, before, after, ends, direct, verdict, is_over, note)
 
 
 def _drift_note(before: CommitLine) -> str:

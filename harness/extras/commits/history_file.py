@@ -14,15 +14,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import AfterValidator, Field, FiniteFloat, model_validator
 
-from harness.core.model import file_io, formatting
+from harness.core.model import file_io
 from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_validation import Count, Damaged, OpenModel, checked, validator
 from harness.core.results.columns import COUNTS
 from harness.extras import mean_interval
 from harness.extras.compare.worktree import Commit
 from harness.study.check.baseline import parse_case, parse_finding_id
+
+from .change_position import Step
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
@@ -40,8 +42,6 @@ _Fact = Count | str | None
 # Far beyond any ratio of times, and far below one that overflows.
 _LogRatio = Annotated[FiniteFloat, Field(ge=-50, le=50)]
 _Value = TypeVar("_Value")
-# Seconds since 1970. The file calls each of them `at`.
-_Time = Annotated[FiniteFloat, Field(alias="at")]
 
 
 def _key_of(parse: Callable[[str], Any]) -> AfterValidator:
@@ -101,13 +101,7 @@ class Ratio(OpenModel):
         """The change of the time with its interval, in per cent; or why it is not known."""
         if self.log_ratio is None or self.lo is None or self.hi is None:
             return f"not measured: {self.reason}"
-        return change_text(self.log_ratio, self.lo, self.hi)
-
-
-def change_text(log_ratio: float, lo: float, hi: float) -> str:
-    """The change of a time with its 95 % interval, in per cent, from the log ratio and its ends."""
-    change, least, most = map(formatting.change, (log_ratio, lo, hi))
-    return f"{change} (95 % interval {least} to {most})"
+        return Step(self.log_ratio, self.lo, self.hi).text
 
 
 def _check_counts(facts: dict[str, _Fact]) -> dict[str, _Fact]:
@@ -141,14 +135,8 @@ class CostModel(OpenModel):
         return ({} if self.exponent_n is None else {"n": self.exponent_n}) | self.own_exponents
 
 
-class _Line(OpenModel):
-    """A line of the file. Code may give a field by its own name or by its key."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-
-class CommitLine(_Line):
-    """A commit, or why it could not be measured (`reason`).
+class CommitLine(OpenModel):
+    """A commit, measured `at` these seconds since 1970, or why it could not be measured (`reason`).
 
     `number` counts its first-parent ancestors, which orders the commits. `cases` and `models` have their keys.
     `layers` says of layers that this commit lacks why they were not found.
@@ -158,7 +146,7 @@ class CommitLine(_Line):
     number: Count
     date: str
     subject: str
-    measured_at: _Time
+    at: FiniteFloat
     machine: dict[str, str]
     versions: dict[str, str]
     reason: str | None = None
@@ -187,24 +175,24 @@ class CommitLine(_Line):
         return sum(case.time is not None and case.time.is_known for case in self.cases.values())
 
 
-class DirectComparison(_Line):
+class DirectComparison(OpenModel):
     """Two commits directly compared in one case: the time of `after` over that of `before`."""
 
     before: _Hash
     after: _Hash
     case: str
-    measured_at: _Time
+    at: FiniteFloat
     machine: dict[str, str]
     versions: dict[str, str]
     time: Ratio
 
 
-class Blessing(_Line):
+class Blessing(OpenModel):
     """The changes of the commit `blessed` are intended, for this reason."""
 
     blessed: _Hash
     reason: str
-    blessed_at: _Time
+    at: FiniteFloat
 
 
 _KINDS = {"commit": CommitLine, "before": DirectComparison, "blessed": Blessing}

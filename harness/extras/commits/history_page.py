@@ -206,7 +206,7 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
             kind = "bad"
         direct = change.direct.text if change.direct else ""
         verdict = _verdict_cell(history, change, change.verdict, kind)
-        return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
+        return [Cell(label(change.case), "layer", why=change.kernels), change.step.text, direct, verdict]
 
     columns = {"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}
     return Table(columns, groups=_by_commit([(change.after, row(change)) for change in changes]))
@@ -301,7 +301,7 @@ def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Seque
 
 
 def _mark(history: History, change: TimeChange) -> Data:
-    text = formatting.change(change.step) + _MARKS[change.verdict]
+    text = formatting.change(change.step.middle) + _MARKS[change.verdict]
     return {"x": history.commits.index(change.after) - 0.5, "text": text, "verdict": change.verdict}
 
 

@@ -218,7 +218,14 @@ def read_comparison_request(
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=keys["threshold"], looks=(*(look for look in looks if look < most), most))
     config = compose(settings, config_dir, usual=IN_TURNS)
-    impls = _two_sides(config.axes["impl"]) if keys["ref"] is None and sides is None else None
+    impls = None
+    if keys["ref"] is None and sides is None:
+        impls = config.axes["impl"]
+        if len(impls) != 2:
+            raise UsageError(
+                "compare takes two layers, impl=A,B; or a commit to compare with, ref=main; or two sides of one layer, "
+                "side='threads=1' side='threads=8'"
+            )
     for side_config in (config, *(side.config for side in sides or ())):
         check_in_turns(side_config)
     control = interpreter_of(keys["control"]) if keys["control"] else None
@@ -247,15 +254,6 @@ def _settings_of_sides(
     if keys["control"] is not None and not (sides and sides[0].runtime.python):
         raise UsageError(f"control={keys['control']} is a copy of the base's environment: give env=A,B too")
     return sides
-
-
-def _two_sides(names: Sequence[str]) -> tuple[str, str]:
-    if len(names) != 2:
-        raise UsageError(
-            "compare takes two layers, impl=A,B; or a commit to compare with, ref=main; or two sides of one layer, "
-            "side='threads=1' side='threads=8'"
-        )
-    return names[0], names[1]
 
 
 def run_compare(options: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ from harness.core.run.session import COMPILE_CACHE, Session
 from harness.study.check.check_rules import Outcome, Verdict
 
 from .explanation import Explanation, trace_pair
-from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
+from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
 from .report import FLOAT64, TIME, Comparison, compare_sides, pair_label, versions_sentences
@@ -122,7 +122,7 @@ def measure_comparison(
         stack.enter_context(run_directory.locked(out))
         machines = _describe_machines(request, opened)
         if request.sides is not None:
-            opened.properties |= _compare_references(pairs[0].base, opened)
+            _compare_references(pairs[0].base, opened)
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
@@ -152,7 +152,7 @@ def measure_comparison(
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
             screen = stack.enter_context(ComparisonScreen(labels, request.rules, limit_s, console))
             seed, log = request.config.seed, _blocks(out).append
-            timer = PairTimer(chosen, opened.sides, request.rules, Timing(), seed, log, screen, limit_s, past or ())
+            timer = PairTimer(chosen, opened.sides, request.rules, seed, log, screen, limit_s, past or ())
             measured = timer.time_pairs()
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
@@ -253,13 +253,13 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[Pair]:
     Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. Of two commits, the
     base may not know an option yet, and one of several layers may lack it: trials find out.
     """
-    axes_of_sides = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.layers]
 
     def measured(at: int, case: Case) -> Case:
         session, config = (opened.base, opened.head)[at], request.config_of(at)
         config = replace(config, axes={**config.axes, "impl": tuple(session.layers)})
-        case = collapsed(replace(case, **axes_of_sides[at]), session.has_heads)
+        own_axes = request.sides[at].axes if request.sides else {}
+        case = collapsed(replace(case, **own_axes), session.has_heads)
         is_strict = request.ref is None or (at == 1 and len(session.layers) == 1)
         return session.distinct_cases(config, [case], is_strict)[0]
 
@@ -332,14 +332,14 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
     impls = list(opened.head.layers)
     head = opened.head.machine(impls=impls)
     base = head if opened.sides.interchangeable else opened.base.machine(impls=impls)
-    versions_of = {"base": versions_text(base), "head": versions_text(head)}
-    opened.properties |= {f"{side} versions": text for side, text in versions_of.items()}
+    of_base = versions_text(base)
+    opened.properties |= {"base versions": of_base, "head versions": versions_text(head)}
     if request.control is not None:
         control = Session(opened.sides.control, opened.base.precision, opened.base.seed, opened.base.devices)
         versions = versions_text(control.machine(impls=impls))
-        if versions != versions_of["base"]:
-            of_base = f"and the base has {versions_of['base']}: give a copy of the base"
-            raise UsageError(f"control={request.control} has {versions}, {of_base}")
+        if versions != of_base:
+            instead = "give a copy of the base"
+            raise UsageError(f"control={request.control} has {versions}, and the base has {of_base}: {instead}")
     return base, head
 
 
@@ -347,19 +347,19 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
 _ROUNDING = 1e-4
 
 
-def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
-    """Whether the references of both sides return the same output in float64, as a property.
+def _compare_references(case: Case, opened: _OpenSides) -> None:
+    """Find whether the references of both sides return the same output in float64, as a property.
 
     Nothing is said of interchangeable sides, and of a layer that a side cannot build.
     """
     if opened.sides.interchangeable:
-        return {}
+        return
     outcomes = [executor.ask("reference", case.small()) for executor in (opened.sides.base, opened.sides.head)]
     if not all(outcome.ok for outcome in outcomes):
-        return {}
+        return
     was, now = (outcome.values["projections"] for outcome in outcomes)
     alike = all(abs(a - b) <= _ROUNDING * was[0] for a, b in zip(was, now, strict=True))
-    return {FLOAT64: "equal" if alike else "different"}
+    opened.properties[FLOAT64] = "equal" if alike else "different"
 
 
 def session_of_side(config: SweepConfig, cache: Path, runtime: Runtime) -> Session:
@@ -382,10 +382,10 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
         opened.base.layers[impl], opened.head.layers[impl] = layer_of(impl, base), layer_of(impl, head)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:
-        chosen = touched_layers(files, tree.changed(), request.changed)
-        opened.properties |= chosen.properties
+        chosen, properties = touched_layers(files, tree.changed(), request.changed)
+        opened.properties |= properties
         for session in (opened.base, opened.head):
-            session.layers = {impl: session.layers[impl] for impl in chosen.taken}
+            session.layers = {impl: session.layers[impl] for impl in chosen}
     return opened
 
 

@@ -14,7 +14,6 @@ from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.study.report.document import Section, Sentence, Table
 
-_TRACE = "trace_{}.json.gz"
 # Operations with a smaller share of the time on both sides are not listed.
 _LEAST_SHARE = 0.005
 _ESTIMATES = (
@@ -253,7 +252,7 @@ def trace_pair(title: str, sides: Sequence[tuple[str, str, Executor, Case]], dir
     """
     calls, files = [], []
     for name, file, executor, case in sides:
-        files.append(_TRACE.format(file))
+        files.append(f"trace_{file}.json.gz")
         outcome = executor.ask("trace", case, {"chrome": str((directory / files[-1]).absolute())})
         if not outcome.ok:
             why = f"{name} could not be traced: {outcome.status}: {outcome.reason}."

@@ -40,25 +40,13 @@ _TURNS_OF_PATTERN = 4
 # If a call is longer than a turn, each turn is a call to warm up and a sample; both sides' first turns in a pattern
 # begin with a call of the layer built anew.
 _CALLS_OF_LONG_PATTERN = 10
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Durations in seconds: `turn_s` of a turn, `block_s` of the turns of a block.
-
-    A pattern is four turns, ABBA or BAAB. Many short blocks tell more than few long ones. In blocks of twice the
-    length, the ratio varies just as much, because random properties of each process cause that variation.
-
-    Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare,
-    the spread of the ratio falls as fast as turns are added. Blocks of such calls last up to `long_block_s`, and have
-    between `least_patterns` and `most_patterns` patterns.
-    """
-
-    turn_s: float = 0.002
-    block_s: float = 0.05
-    least_patterns: int = 3
-    long_block_s: float = 0.3
-    most_patterns: int = 10
+# Durations in seconds of a turn, and of the turns of a block. Many short blocks tell more than few long ones. In blocks
+# of twice the length, the ratio varies just as much, because random properties of each process cause that variation.
+TURN_S, BLOCK_S = 0.002, 0.05
+# Calls longer than a turn are different. Each turn is then one chance of a quiet moment. If quiet moments are rare, the
+# spread of the ratio falls as fast as turns are added. Blocks of such calls last up to this many seconds.
+_LONG_BLOCK_S = 0.3
+_LEAST_PATTERNS, _MOST_PATTERNS = 3, 10
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class Block:
     threads_after: Mapping[str, float] = field(default_factory=dict)
 
 
-def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
+def take_block(a: Side, b: Side, rng: random.Random) -> Block:
     """Measure one block with a fresh process of each side. They take turns in the order A B B A or B A A B, repeatedly.
 
     Only one side runs at any time, from its first import to its last call. The other one is stopped, with all threads.
@@ -95,9 +83,9 @@ def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
         sides = {"A": a, "B": b}
         call_s = 0.0
         for name, side in rng.sample(list(sides.items()), 2):
-            trials[name] = _for_side(side, begin_turns, side.executor, side.case, timing.turn_s)
+            trials[name] = _for_side(side, begin_turns, side.executor, side.case, TURN_S)
             call_s += _for_side(side, trials[name].wait_until_warm) / 2
-        order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s, timing)))
+        order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s)))
         turns = tuple(_take(order, sides, trials))
         threads_after = {}
         for name, trial in trials.items():
@@ -120,11 +108,11 @@ def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]
         yield _for_side(sides[name], trials[name].turn, place, anew)
 
 
-def _patterns(call_s: float, timing: Timing) -> int:
-    if call_s <= timing.turn_s:
-        return max(timing.least_patterns, round(timing.block_s / (4 * timing.turn_s)))
-    patterns = round(timing.long_block_s / (_CALLS_OF_LONG_PATTERN * call_s))
-    return max(timing.least_patterns, min(timing.most_patterns, patterns))
+def _patterns(call_s: float) -> int:
+    if call_s <= TURN_S:
+        return round(BLOCK_S / (_TURNS_OF_PATTERN * TURN_S))
+    patterns = round(_LONG_BLOCK_S / (_CALLS_OF_LONG_PATTERN * call_s))
+    return max(_LEAST_PATTERNS, min(_MOST_PATTERNS, patterns))
 
 
 def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
@@ -273,7 +261,6 @@ class PairTimer(Host):
     pairs: Sequence[Pair]
     sides: Sides
     rules: Rules
-    timing: Timing
     seed: int
     log: Callable[[StoredRow], object]
     screen: ComparisonScreen
@@ -378,7 +365,7 @@ class PairTimer(Host):
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         began = time.monotonic()
         try:
-            result = _row(take_block(base, other, self.timing, rng))
+            result = _row(take_block(base, other, rng))
         except BlockFailed as error:
             result = {"failure": str(error)}
             self.needs_servers = True  # the failure may have ended the fork server too

@@ -54,9 +54,8 @@ class Amount:
 
 @dataclass(frozen=True)
 class ComparedCase:
-    """One pair. `time` is None if a side could not be measured at all. `reason` is that of the verdict on time.
+    """One pair. `time` is None if a side could not be measured at all. `verdict` and its `reason` are on the time.
 
-    `is_excused`: other pairs were timed, the head is not to blame, and another attempt would end the same way.
     `kernels` is a sentence if both sides are of one layer that ran different kernels.
     """
 
@@ -65,21 +64,14 @@ class ComparedCase:
     time: PairedResult | None
     memory: Amount
     flops: Amount
-    reason: str = ""
-    is_excused: bool = False
+    verdict: Verdict
+    reason: str
     kernels: str = ""
 
     @property
     def label(self) -> str:
         """The pair in readable form."""
         return pair_label(self.head, self.base)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on time. A pair that can never be measured is not the head's failure."""
-        if self.time is not None:
-            return self.time.verdict
-        return Verdict.UNDECIDED if self.is_excused else Verdict.UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -123,15 +115,18 @@ def compare_sides(
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
         peaks, flops = _amount(was, now, "peak_bytes"), _amount(was, now, "flops")
-        if number not in times:
+        time, kernels = times.get(number), ""
+        if time is not None:
+            verdict, reason = time.verdict, time.reason
+            if a.impl == b.impl:
+                backends = {"on the base": was and was.backend, "on the head": now and now.backend}
+                kernels = formatting.kernels_sentence(a.impl, backends)
+        else:
             # If nothing at all could be timed, nothing passes.
-            is_excused = bool(measured.controls) and _is_excused(was, now)
-            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), is_excused))
-            continue
-        backends = {"on the base": was and was.backend, "on the head": now and now.backend}
-        kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
-        time = times[number]
-        compared.append(ComparedCase(a, b, time, peaks, flops, time.reason, kernels=kernels))
+            is_excused = bool(times) and _is_excused(was, now)
+            verdict = Verdict.UNDECIDED if is_excused else Verdict.UNMEASURED
+            reason = _why_not(was, now)
+        compared.append(ComparedCase(a, b, time, peaks, flops, verdict, reason, kernels))
     controls = [(pairs[timed[control.case]][0], control) for control in controls_of(measured, rules)]
     of_timed = [pairs[number] for number in timed]
     return Comparison(tuple(compared), tuple(controls), scaling=tuple(_scaling_sentences(of_timed, measured, rules)))

@@ -19,14 +19,11 @@ from harness.core.run.fork_client import Runtime
 
 from .options import IN_TURNS
 
-_EXAMPLE = "side='threads=1' side='threads=8'"
 _PYTHON, _VARIABLE = "python", re.compile(r"env\.([A-Za-z_]\w*)", re.ASCII)
-_INSTEAD_THREADS = "the harness sets the number of threads: give threads=N"
-_INSTEAD_PYTHON = "give python=… for another environment"
 # Variables that would have no effect, and what to type instead.
 _WITHOUT_EFFECT = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), _INSTEAD_THREADS),
-    **dict.fromkeys(("PYTHONPATH", "PYTHONHOME"), _INSTEAD_PYTHON),
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "the harness sets the number of threads: give threads=N"),
+    **dict.fromkeys(("PYTHONPATH", "PYTHONHOME"), "give python=… for another environment"),
 }
 
 
@@ -62,7 +59,7 @@ def read_sides(
     Raises UsageError for another number of sides, for invalid settings, and if the sides do not differ.
     """
     if len(texts) != 2:
-        raise UsageError(f"compare takes two sides, the base first: {_EXAMPLE}")
+        raise UsageError("compare takes two sides, the base first: side='threads=1' side='threads=8'")
     parsed = [_parsed(text.strip()) for text in texts]
     for option in overrides:
         if all(option.partition("=")[0] in axes for _, axes, _ in parsed):

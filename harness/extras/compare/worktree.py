@@ -315,23 +315,10 @@ def _below(top: Path, files: Iterable[str]) -> Iterator[str]:
             yield Path(file).resolve().relative_to(top.resolve()).as_posix()
 
 
-@dataclass(frozen=True)
-class TouchedLayers:
-    """The layers that a diff touches, those it does not touch, and changed files that may affect several layers."""
-
-    taken: tuple[str, ...]
-    left_out: tuple[str, ...]
-    shared: tuple[str, ...]
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """What to store about the choice."""
-        lists = {LEFT_OUT: self.left_out, SHARED: self.shared}
-        return {name: ", ".join(names) for name, names in lists.items() if names}
-
-
-def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str) -> TouchedLayers:
-    """Choose the layers whose files are among the `changed` ones.
+def touched_layers(
+    layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str
+) -> tuple[list[str], dict[str, str]]:
+    """The layers whose files are among the `changed` ones, and properties: the other layers, and the shared files.
 
     A changed file touches the layers that it defines. If only one layer imports it, it touches that layer too. Any
     other file that layers import is shared, as are files that build or configure the whole project.
@@ -347,8 +334,9 @@ def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], m
             shared.append(file)
     if mode == ALL and shared:
         touched = set(layers)
-    chosen = tuple(name for name in layers if name in touched)
-    return TouchedLayers(chosen, tuple(name for name in layers if name not in touched), tuple(shared))
+    lists = {LEFT_OUT: [name for name in layers if name not in touched], SHARED: shared}
+    properties = {name: ", ".join(names) for name, names in lists.items() if names}
+    return [name for name in layers if name in touched], properties
 
 
 def choice_sentences(properties: Mapping[str, str], ref: str | None, mode: str | None) -> Iterator[str]:

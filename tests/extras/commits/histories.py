@@ -42,7 +42,7 @@ def commit(number: int, **changes: Any) -> CommitLine:
     about: dict[str, Any] = {
         "number": number,
         "date": f"2026-01-{number % 28 + 1:02}T00:00:00+00:00",
-        "measured_at": 1.0,
+        "at": 1.0,
     }
     about |= {"subject": f"commit {number}", "machine": HERE, "versions": {"torch": "2.13.0"}}
     model = CostModel(law="8nd²", exponent_n=1.0)
@@ -66,10 +66,10 @@ def stepping(steps: dict[int, float], commits: int = 12) -> list[CommitLine]:
 
 def directly(before: int, after: int, log_ratio: float) -> DirectComparison:
     """Two commits directly compared."""
-    about: dict[str, Any] = {"measured_at": 1.0, "machine": HERE, "versions": {}}
+    about: dict[str, Any] = {"at": 1.0, "machine": HERE, "versions": {}}
     return DirectComparison(before=name(before), after=name(after), case=CASE, time=ratio(log_ratio), **about)
 
 
 def blessing(number: int) -> Blessing:
     """A blessing of a commit."""
-    return Blessing(blessed=name(number), reason="exact <softmax>", blessed_at=1.0)
+    return Blessing(blessed=name(number), reason="exact <softmax>", at=1.0)

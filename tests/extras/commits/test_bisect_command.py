@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,9 @@ from harness.cli.commands import main
 from harness.core.model.errors import UsageError
 from harness.extras.commits import bisect as bisection
 from harness.extras.commits import change_position
+from harness.extras.compare import interleaved
 from harness.extras.compare.compared_sides import Log
-from harness.extras.compare.interleaved import Block, Side, Sides, Timing
+from harness.extras.compare.interleaved import Block, Side, Sides
 from harness.extras.compare.paired_evidence import Rules
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
@@ -41,7 +41,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time little: three times the work is as plain, and a threshold of a third is far from the noise."""
-    monkeypatch.setattr(bisection, "Timing", partial(Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(interleaved, "TURN_S", 0.001)
+    monkeypatch.setattr(interleaved, "BLOCK_S", 0.016)
     monkeypatch.setattr(bisection, "_CONTROL", (3,))
     monkeypatch.setattr(bisection, "_ENDS", (6,))
     monkeypatch.setattr(change_position, "_CONFIRMING", 4)
@@ -154,7 +155,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, log_ratio: Callable[[int, int], float
     """Let each block return a log ratio that depends on the numbers of its commits."""
     numbers = {line[:10]: -at for at, line in enumerate(git("rev-list", "HEAD").splitlines())}
 
-    def take(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
+    def take(a: Side, b: Side, rng: random.Random) -> Block:
         return Block(log_ratio(numbers[a.name], numbers[b.name]) + rng.gauss(0.0, 0.005), "", ())
 
     monkeypatch.setattr(bisection, "take_block", take)

@@ -49,7 +49,7 @@ def test_without_observations_of_other_commits_every_commit_is_as_probable() -> 
         position.add(8, 0.1)
     answer = position.answer()
     assert [one.probability for one in answer.candidates] == pytest.approx([1 / 8] * 8)
-    assert answer.lo < 0.1 < answer.hi
+    assert answer.step.lo < 0.1 < answer.step.hi
     assert position.next_commit(answer) == 4  # the middle tells most
 
 
@@ -71,7 +71,7 @@ def test_a_commit_that_became_faster_is_found_too() -> None:
             position.add(commit, log_ratio + 0.002 * (turn % 3 - 1))
     answer = position.answer()
     assert answer.best.last == 5
-    assert answer.lo < -0.1 < answer.hi < 0
+    assert answer.step.lo < -0.1 < answer.step.hi < 0
 
 
 def test_one_burst_of_noise_does_not_move_the_step() -> None:

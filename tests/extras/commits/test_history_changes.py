@@ -121,7 +121,7 @@ def test_a_step_is_a_candidate_until_both_commits_are_directly_compared() -> Non
     lines = stepping({6: 0.08})
     (change,) = steps(history(*lines))
     assert (change.before.number, change.after.number, change.verdict) == (5, 6, Confirmation.OPEN)
-    assert change.lo < 0.08 < change.hi
+    assert change.step.lo < 0.08 < change.step.hi
     assert unblessed_regressions(history(*lines), [], [change]) == []
     confirmed = history(*lines, directly(5, 6, 0.08))
     assert [one.verdict for one in steps(confirmed)] == [Confirmation.CONFIRMED]
@@ -189,15 +189,15 @@ def test_a_drift_of_the_time_is_worse_though_each_step_is_small(log_ratios: list
     assert (worse, SINCE in sentences) == ([last], True)
     assert summary(*lines, *compared, blessing(last))[0] == []
     (drift,) = (change for change in steps(history(*lines, *compared)) if change.note)
-    assert drift.step == pytest.approx(log_ratios[-1], abs=0.04)
+    assert drift.step.middle == pytest.approx(log_ratios[-1], abs=0.04)
 
 
 def test_a_drift_does_not_hold_a_step_that_one_commit_explains() -> None:
     lines = timed([0.025 * (min(number, 29) // 6) + 0.1 * (number >= 30) for number in range(60)])
     compared = directly(29, 30, 0.1)
     (drift, step) = (change for change in steps(history(*lines, compared)) if change.note or change.is_worse)
-    assert (drift.after.number, drift.step) == (29, pytest.approx(0.1, abs=0.02))
-    assert (step.after.number, step.step) == (30, pytest.approx(0.1, abs=0.02))
+    assert (drift.after.number, drift.step.middle) == (29, pytest.approx(0.1, abs=0.02))
+    assert (step.after.number, step.step.middle) == (30, pytest.approx(0.1, abs=0.02))
     assert summary(*lines, compared)[0] == [29, 30]
     creep = timed([0.02 * (number // 20) + 0.1 * (number >= 30) for number in range(60)])
     assert [change.note for change in steps(history(*creep, compared))] == [""]

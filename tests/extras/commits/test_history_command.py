@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from extras.compare.repositories import LAYER, git, worktrees
 from harness.cli.commands import main
 from harness.extras.commits import history
 from harness.extras.commits.history_file import Header, Ratio, Writer, open_history, read_history
-from harness.extras.compare.interleaved import Timing
+from harness.extras.compare import interleaved
 from tests.extras.commits.test_bisect_command import commit, repository  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
@@ -30,7 +29,8 @@ FILE = "history.jsonl"
 @pytest.fixture
 def few_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time little, and always with the first fork servers. A layer of ten times the work is as plain."""
-    monkeypatch.setattr(history, "Timing", partial(Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(interleaved, "TURN_S", 0.001)
+    monkeypatch.setattr(interleaved, "BLOCK_S", 0.016)
     monkeypatch.setattr(history, "renew_servers", lambda executors: None)
     monkeypatch.setattr(history, "_DIRECT", 4)
 

@@ -80,7 +80,6 @@ def test_a_last_line_that_nests_too_deep_is_an_unfinished_one(file: Path) -> Non
 def test_a_time_has_the_key_at_in_the_file(file: Path) -> None:
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line.get("at") for line in lines] == [None, 1.0, 1.0, 1.0]
-    assert not any("measured_at" in line for line in lines)
 
 
 def test_another_process_cannot_write_at_the_same_time(file: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.extras.compare import interleaved
-from harness.extras.compare.interleaved import Block, Side, Timing
+from harness.extras.compare.interleaved import Block, Side
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def planted_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert counted.status == "ok", counted.reason
         return int(counted.values["flops"])
 
-    def take(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
+    def take(a: Side, b: Side, rng: random.Random) -> Block:
         log_ratio = math.log(flops(b.executor, b.case) / flops(a.executor, a.case))
         return Block(log_ratio + rng.gauss(0.0, 0.005), "", ())
 

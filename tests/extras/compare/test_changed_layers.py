@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.extras.compare.worktree import ALL, TOUCHED, LayerFiles, choice_sentences, touched_layers
+from harness.extras.compare.worktree import ALL, LEFT_OUT, SHARED, TOUCHED, LayerFiles, choice_sentences, touched_layers
 
 
 def files(defining: str, *imported: str) -> LayerFiles:
@@ -35,24 +35,26 @@ LAYERS = {
 def test_a_file_touches_the_layers_that_it_defines_or_that_alone_import_it(
     changed: list[str], taken: tuple[str, ...], shared: tuple[str, ...]
 ) -> None:
-    found = touched_layers(LAYERS, changed, TOUCHED)
-    assert (found.taken, found.shared) == (taken, shared)
-    assert {*found.taken, *found.left_out} == set(LAYERS)
-    assert touched_layers(LAYERS, changed, ALL).taken == (tuple(LAYERS) if shared else taken)
+    chosen, properties = touched_layers(LAYERS, changed, TOUCHED)
+    others = [name for name in LAYERS if name not in taken]
+    lists = {LEFT_OUT: ", ".join(others), SHARED: ", ".join(shared)}
+    assert chosen == list(taken)
+    assert properties == {name: text for name, text in lists.items() if text}
+    assert touched_layers(LAYERS, changed, ALL)[0] == list(LAYERS if shared else taken)
 
 
 def test_two_layers_of_one_file_are_both_touched_and_share_nothing() -> None:
-    found = touched_layers({"a": files("layers.py"), "b": files("layers.py")}, ["layers.py"], TOUCHED)
-    assert (found.taken, found.left_out, found.shared) == (("a", "b"), (), ())
+    layers = {"a": files("layers.py"), "b": files("layers.py")}
+    assert touched_layers(layers, ["layers.py"], TOUCHED) == (["a", "b"], {})
 
 
 def test_the_sentences_name_what_was_left_out_and_what_is_shared() -> None:
-    found = touched_layers(LAYERS, ["layers/common.py", "layers/deep.py"], TOUCHED)
-    assert list(choice_sentences(found.properties, "main", TOUCHED)) == [
+    _, properties = touched_layers(LAYERS, ["layers/common.py", "layers/deep.py"], TOUCHED)
+    assert list(choice_sentences(properties, "main", TOUCHED)) == [
         "Left out, because the changes since main touch none of their own files: narrow, wide.",
         "Shared code changed (layers/common.py): any layer may be affected, and --changed=all measures all.",
     ]
-    everything = touched_layers(LAYERS, ["layers/common.py"], ALL)
-    assert list(choice_sentences(everything.properties, "main", ALL)) == [
+    _, properties = touched_layers(LAYERS, ["layers/common.py"], ALL)
+    assert list(choice_sentences(properties, "main", ALL)) == [
         "Shared code changed (layers/common.py): every layer is measured."
     ]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -36,9 +35,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     enter(tmp_path, monkeypatch)
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
     monkeypatch.setattr(interleaved.Sides, "renew", lambda sides: sides.control.start())
-    monkeypatch.setattr(
-        "harness.extras.compare.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016)
-    )
+    monkeypatch.setattr(interleaved, "TURN_S", 0.001)
+    monkeypatch.setattr(interleaved, "BLOCK_S", 0.016)
     return tmp_path
 
 

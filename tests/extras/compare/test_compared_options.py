@@ -1,7 +1,6 @@
 """Options of layers in `compare` and `explain`: an own axis that one side lacks, defaults, and mistakes."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -36,9 +35,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enter(tmp_path, monkeypatch)
     Path("kern.py").write_text(SINKS)
     monkeypatch.setattr(interleaved.Sides, "renew", lambda sides: sides.control.start())
-    monkeypatch.setattr(
-        "harness.extras.compare.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016)
-    )
+    monkeypatch.setattr(interleaved, "TURN_S", 0.001)
+    monkeypatch.setattr(interleaved, "BLOCK_S", 0.016)
 
 
 @pytest.mark.usefixtures("planted_blocks")

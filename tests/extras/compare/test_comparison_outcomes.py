@@ -58,11 +58,11 @@ def test_where_nothing_could_be_timed_nothing_passes(base: str, head: str) -> No
 
 def test_what_the_base_could_not_do_either_is_no_failure_of_the_head() -> None:
     timed = comparison([blocks(1.0), blocks(1.0)])
-    lost = replace(timed.compared[1], time=None, is_excused=True, reason="base: unsupported: no")
+    lost = replace(timed.compared[1], time=None, verdict=Verdict.UNDECIDED, reason="base: unsupported: no")
     found = outcomes_of(replace(timed, compared=(timed.compared[0], lost)))
     assert [one.verdict.outcome for one in found if one.quantity == "time"] == ["passed", "undecided"]
     assert exit_status(found) == 0
-    lost = replace(lost, is_excused=False, reason="head: error: no such luck")
+    lost = replace(lost, verdict=Verdict.UNMEASURED, reason="head: error: no such luck")
     assert exit_status(outcomes_of(replace(timed, compared=(timed.compared[0], lost)))) == 3
 
 

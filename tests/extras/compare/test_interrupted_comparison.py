@@ -19,7 +19,7 @@ class Measuring:
         self.is_killed = True
 
     def __call__(
-        self, pairs: Any, sides: Any, rules: Any, timing: Any, seed: int, log: Callable, screen: Any, past: Sequence
+        self, pairs: Any, sides: Any, rules: Any, seed: int, log: Callable, screen: Any, past: Sequence
     ) -> "Measuring":
         self.past, self.log = list(past), log
         return self

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.core.run.executor import Executor
-from harness.extras.compare.interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing
+from harness.extras.compare.interleaved import ComparisonScreen, Pair, PairTimer, Sides
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import MeasuredBlocks, controls_of, verdicts_of
 from harness.study.check.check_rules import Verdict
@@ -52,7 +52,7 @@ def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int
 
     screen = ComparisonScreen([pair.head.key for pair in pairs], RULES, math.inf, Console(quiet=True))
     with Sides(_runner(), _runner()) as sides:
-        measured = PairTimer(pairs, sides, RULES, Timing(), seed, keep, screen, past=list(rows)).time_pairs()
+        measured = PairTimer(pairs, sides, RULES, seed, keep, screen, past=list(rows)).time_pairs()
     comparison = _recorded(kind, pairs, effects, measured, rows, wall_s=rows[-1]["used_s"])
     with into.open("a") as file:
         file.write(json.dumps(vars(comparison)) + "\n")

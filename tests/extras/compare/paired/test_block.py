@@ -12,12 +12,18 @@ import pytest
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import TrialOutcome
-from harness.extras.compare.interleaved import Block, Side, Timing, take_block
+from harness.extras.compare import interleaved
+from harness.extras.compare.interleaved import Block, Side, take_block
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.turn_trial import Turn, TurnTrial, TurnTrialFailed
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)
-TIMING = Timing(turn_s=0.004, block_s=0.12)
+
+
+@pytest.fixture(autouse=True)
+def durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interleaved, "TURN_S", 0.004)
+    monkeypatch.setattr(interleaved, "BLOCK_S", 0.12)
 
 
 class Pretended:
@@ -55,9 +61,9 @@ class Pretended:
             raise TurnTrialFailed(TrialOutcome("killed", f"at {what}"))
 
 
-def block(a: Pretended, b: Pretended, timing: Timing = TIMING, seed: int = 0) -> Block:
-    sides = (Side(name, CASE, runner) for name, runner in (("base", a), ("head", b)))  # type: ignore[arg-type]
-    return take_block(*sides, timing, random.Random(seed))
+def block(a: Pretended, b: Pretended, seed: int = 0) -> Block:
+    base, head = (Side(name, CASE, runner) for name, runner in (("base", a), ("head", b)))  # type: ignore[arg-type]
+    return take_block(base, head, random.Random(seed))
 
 
 def test_turns_come_as_abba_or_baab_drawn_at_random() -> None:
@@ -162,6 +168,6 @@ def test_while_one_side_has_its_turn_no_thread_of_the_other_runs(
     monkeypatch.setattr(TurnTrial, "turn", watched)
     case = replace(CASE, threads=2)
     with runner.twin() as other:
-        take_block(Side("base", case, runner), Side("head", case, other), TIMING, random.Random(0))
+        take_block(Side("base", case, runner), Side("head", case, other), random.Random(0))
     assert len(states) >= 7  # one for each turn but the first
     assert set(states) == {psutil.STATUS_STOPPED}

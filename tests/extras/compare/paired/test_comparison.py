@@ -21,7 +21,6 @@ from harness.extras.compare.interleaved import (
     PairTimer,
     Side,
     Sides,
-    Timing,
     controls_among,
 )
 from harness.extras.compare.paired_evidence import Evidence, Rules
@@ -85,7 +84,7 @@ class Timed:
         monkeypatch.setattr(interleaved, "take_block", self._take)
         monkeypatch.setattr(interleaved.time, "monotonic", lambda: self.now_s)
 
-    def _take(self, a: Side, b: Side, timing: Timing, draw: random.Random) -> Block:
+    def _take(self, a: Side, b: Side, draw: random.Random) -> Block:
         if len(self.blocks) == self.interrupts_at:
             raise KeyboardInterrupt
         self.blocks.append((a, b))
@@ -101,7 +100,7 @@ class Timed:
     ) -> MeasuredBlocks:
         screen = ComparisonScreen([str(pair.head) for pair in pairs], rules, 60 * minutes, Console(file=self.screen))
         log, limit_s = self.rows.append, 60 * minutes
-        timer = PairTimer(pairs, self.sides, rules, Timing(), 0, log, screen, limit_s, past)  # type: ignore[arg-type]
+        timer = PairTimer(pairs, self.sides, rules, 0, log, screen, limit_s, past)  # type: ignore[arg-type]
         return timer.time_pairs()
 
 
