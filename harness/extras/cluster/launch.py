@@ -35,8 +35,8 @@ from harness.core.run.session import Session
 
 from . import shards as shard_files
 from .shards import ENDED, LOGS, Shard
-from .shards import shards_table as shards_table
 
+shards_table = shard_files.shards_table
 # The values of `launcher.cluster` that are started here.
 CLUSTERS = (SLURM, PROCESSES)
 # Shortest time between two queries about the same thing, in seconds.

@@ -19,7 +19,6 @@ from harness.core.config import SweepConfig
 from harness.core.config.compose import differences
 from harness.core.config.machine import Machine, unlike, versions_text
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_lookup import Layer
 from harness.core.model import file_io, formatting
 from harness.core.model.background_process import check_interpreter
 from harness.core.model.case_grid import collapsed
@@ -389,9 +388,11 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
     return opened
 
 
-def layer_of(impl: str, described: TrialOutcome) -> Layer:
+def layer_of(impl: str, described: TrialOutcome) -> layer_lookup.Layer:
     """The layer, as the trial found out that described it. One of the registry is known."""
-    return Layer.described(described.values) if layer_lookup.is_foreign(impl) else layer_lookup.registered(impl)
+    if layer_lookup.is_foreign(impl):
+        return layer_lookup.Layer.described(described.values)
+    return layer_lookup.registered(impl)
 
 
 def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:
