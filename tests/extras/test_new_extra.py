@@ -47,6 +47,7 @@ def export_names(stored):
 def test_a_new_folder_adds_a_source_of_layers_a_finding_and_a_format(copy: Path) -> None:
     extras = copy / "harness" / "extras"
     shutil.copytree(ROOT / "harness" / "extras" / "export", extras / "export")  # it has the command that exports
+    shutil.copy(ROOT / "harness" / "extras" / "__init__.py", extras)
     (extras / "greeting").mkdir()
     for name, text in {"__init__": MORE_ENTRIES, "trials": SOURCE, "findings": FINDINGS}.items():
         (extras / "greeting" / f"{name}.py").write_text(text)
