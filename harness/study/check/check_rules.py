@@ -187,7 +187,7 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
 
     Only exponents that differ as printed are mentioned. That of an undetermined law is a question mark.
     """
-    changes: dict[str, str] = {}
+    changes = dict[str, str]()
     for metric in was.keys() & now.keys():
         for axis in was[metric].axes:
             sides = [(law, law.exponent(axis)) for law in (was[metric], now[metric])]

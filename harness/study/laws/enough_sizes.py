@@ -38,7 +38,7 @@ def rank(sizes: Iterable[Sequence[float]]) -> int:
 def coupled_axes(sizes: Sizes) -> list[tuple[str, ...]]:
     """Return the pairs of axes that vary only together, as n and b at a constant n·b, and all axes if others do."""
     axes = varying_axes(sizes)
-    coupled: list[tuple[str, ...]] = []
+    coupled = list[tuple[str, ...]]()
     for axis, other in combinations(axes, 2):
         values, others = sizes.axis(axis), sizes.axis(other)
         if len(set(zip(values, others, strict=True))) == len(set(values)) == len(set(others)):

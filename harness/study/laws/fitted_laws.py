@@ -250,7 +250,8 @@ class Piece:
 
         Counts may have steps: ⌈n/64⌉ blocks, ⌈log₂ n⌉ rounds or padding to a power of two, for example. Only a
         determined exact law is known at other values than the measured ones, and at all between them with counts as
-        claimed. Where the law is known, the wanted value is returned, and no words.
+        claimed. Where the law is known, the wanted value is returned, and no words. Of a time at sizes that double, the
+        words say which steps would not show.
         """
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"
@@ -279,7 +280,7 @@ class Piece:
         if wanted in (below, above) and not is_time:
             return (min(lower, below), max(upper, above)), ""
         if upper == wanted or self.fitted.series.declared:
-            return (wanted,), ""
+            return (wanted,), why * is_time
         return (lower, upper), why
 
 
