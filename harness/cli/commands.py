@@ -66,7 +66,7 @@ COMMANDS: dict[str, Command] = {command.name: command for command in [*_TABLE, *
 
 def commands_by_group() -> dict[str, list[Command]]:
     """The commands of each group of the help."""
-    groups: dict[str, list[Command]] = {}
+    groups = dict[str, list[Command]]()
     for command in COMMANDS.values():
         groups.setdefault(command.group, []).append(command)
     return groups

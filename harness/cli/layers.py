@@ -195,7 +195,7 @@ def run_verify(options: argparse.Namespace) -> int:
     from harness.core.run.session import Session
 
     config = compose(options.overrides, options.config_dir, usual=_VERIFY_DEFAULTS)
-    result: list[tuple[Case, dict[str, Any]]] = []
+    result = list[tuple[Case, dict[str, Any]]]()
     with Session.of(config) as session:
         session.check_devices(config)
         for case in session.cases(config):
@@ -220,7 +220,7 @@ def verification_summary(result: VerificationResult) -> Iterator[str]:
     bad = [(case, outcome) for case, outcome in result if outcome["status"] not in _FINE]
     if bad:
         yield from (*verification_lines(bad), "")
-    outcomes_of: dict[str, list[_Outcome]] = {}
+    outcomes_of = dict[str, list[_Outcome]]()
     for case, outcome in result:
         outcomes_of.setdefault(printable(case.impl), []).append(outcome)
     column = max((len(name) for name in outcomes_of if len(name) <= _MOST_NAME), default=0)
@@ -244,12 +244,17 @@ def verification_summary(result: VerificationResult) -> Iterator[str]:
 def verification_lines(result: VerificationResult) -> Iterator[str]:
     """Lines about every case, with its errors or the reason for having none."""
     for case, outcome in result:
-        if outcome["status"] == "ok":
+        status = outcome["status"]
+        if status == "ok":
+            verified = Case(**outcome["verified"])
+            # The layer may refuse the sizes of the case.
+            if verified.as_dict() != case.as_dict():
+                status = f"ok as {str(verified).partition(' ')[2]}"
             errors = [f"{name} {error:.1e} of {tolerance:.1e}" for name, error, tolerance in _errors(outcome)]
             detail = f"{', '.join(errors) or 'no error known'}, against {outcome['against']}"
         else:
             detail = printable(" ".join(str(outcome["reason"]).split()))
-        yield from _wrapped(f"{printable(str(case))}: {outcome['status']}")
+        yield from _wrapped(f"{printable(str(case))}: {status}")
         yield from _wrapped(detail, _INDENT)
 
 

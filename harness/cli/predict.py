@@ -79,7 +79,7 @@ def _mix(values: Mapping[str, Any], laws: Sequence[FittedLaw], run: object) -> p
     else:
         pairs = [part.partition(":") for part in mix.split(",")]
         rows = [{"seq_len" if size[:1].isdigit() else "mode": size, "weight": weight} for size, _, weight in pairs]
-    parts: list[tuple[float, SizeRequest]] = []
+    parts = list[tuple[float, SizeRequest]]()
     for row in rows:
         of_part = read_keys([f"{name}={text}" for name, text in row.items()], (_WEIGHT, *_KEYS))
         stated = {name: value for name, value in of_part.items() if value is not None}
@@ -116,7 +116,7 @@ def run_recommend(options: argparse.Namespace) -> int:
         asked = {f"mix={mix}": _mix(values, laws, options.run)}
     else:
         asked = {str(where): [(1.0, where)] for where in _sizes(values, laws, options.run)}
-    parts: list[Table | str] = []
+    parts = list[Table | str]()
     refused = []
     for where, sizes in asked.items():
         recommended = predict.recommend(lines, laws, sizes, memory)
@@ -141,7 +141,7 @@ def predictions(
 ) -> list[Table | str]:
     """The predictions at a size, the layers without one or beyond their limits, and the warnings, equal ones merged."""
     rows = []
-    metrics_of: dict[str, list[str]] = {}
+    metrics_of = dict[str, list[str]]()
     for law, prediction in of_laws:
         impl, metric = law.series.impl, law.series.metric
         rows.append((impl, metric, *_cells(metric, prediction)))
@@ -179,7 +179,7 @@ def recommendation(recommended: Recommendation, where: str, memory: int | None) 
     A layer beside others has the probability that it is the fastest.
     """
     rows = []
-    impls_of: dict[str, list[str]] = {}
+    impls_of = dict[str, list[str]]()
     for at, layer in enumerate(recommended.ranked):
         warnings = [f"time: {warning}" for warning in layer.time.warnings]
         if layer.memory:

@@ -70,7 +70,7 @@ def interpreter_of(environment: str) -> str:
 
 def check_environments(environments: Sequence[str]) -> None:
     """Raise UsageError if one of a sweep's environments has no interpreter, or if two names are of the same one."""
-    names: dict[tuple[Path, Path], str] = {}
+    names = dict[tuple[Path, Path], str]()
     for name in environments:
         python = Path(sys.executable if name == OWN_ENVIRONMENT else interpreter_of(name))
         # The interpreter itself is shared: that of a virtual environment is mostly a link.

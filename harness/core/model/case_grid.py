@@ -53,7 +53,7 @@ def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:
 
 def kinds_of(cases: Iterable[Case]) -> dict[Case, list[Case]]:
     """The cases by the small case that is verified in their place, in their order."""
-    kinds: dict[Case, list[Case]] = {}
+    kinds = dict[Case, list[Case]]()
     for case in sorted(cases):
         kinds.setdefault(case.small(), []).append(case)
     return kinds

@@ -81,7 +81,7 @@ def _check_name(name: Any, names: Collection[str]) -> Any:
 
 def _place(path: tuple[Any, ...], value: Any) -> str:
     """The names on the way to a value. An object in a list goes by its own name, anything else by its number."""
-    parts: list[str] = []
+    parts = list[str]()
     for step in (step for step in path if step != "[key]"):
         if isinstance(step, str) and not isinstance(value, Mapping):
             continue  # the name of one of several types
@@ -143,7 +143,7 @@ _MACHINE = _part(
 
 def known_machine(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What a machine's description says, and why each entry that does not fit is left out. It costs no other entry."""
-    machine: dict[str, Any] = {}
+    machine = dict[str, Any]()
     damages = []
     for name, value in content.items():
         entries = [{name: {key: inner}} for key, inner in value.items()] if isinstance(value, dict) else [{name: value}]

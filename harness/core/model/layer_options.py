@@ -90,7 +90,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     options that are given in both ways.
     """
     kept = []
-    of_layer: dict[str, list[str]] = {}
+    of_layer = dict[str, list[str]]()
     for override in overrides:
         key, _, value = override.partition("=")
         name, values = key.strip(), re.sub(r"[\[\]'\"\s]", "", value).split(",")

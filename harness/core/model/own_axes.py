@@ -187,7 +187,7 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
 
     The lines have `impl`, `own_axes` and `options`. Two layers with one value each do not vary.
     """
-    values: dict[str, dict[str, set[float]]] = {}
+    values = dict[str, dict[str, set[float]]]()
     for line in lines:
         for name, size in sizes_by_name(line.own_axes, line.options).items():
             values.setdefault(line.impl, {}).setdefault(name, set()).add(size)

@@ -379,7 +379,7 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
 
     Raises UsageError for an invalid size, count or time, or several rows of the same case.
     """
-    lines: dict[Case, CaseResult] = {}
+    lines = dict[Case, CaseResult]()
     for record in records:
         line = line_of(record, bounded)
         if lines.setdefault(line.case, line) is not line:
@@ -416,7 +416,7 @@ def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
 
 def line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
     """The line with the values of a record. Raises UsageError for an invalid size, count or time."""
-    values: dict[str, Any] = {}
+    values = dict[str, Any]()
     for name in COLUMNS:
         value = record.get(name)
         missing = value is None or value != value or str(value) in ("<NA>", "NaT")

@@ -76,7 +76,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], _Val
     write the file, or if no benchmark has a `seq_len`.
     """
     file = _content(path)
-    lines: dict[Case, CaseResult | None] = {}
+    lines = dict[Case, CaseResult | None]()
     from_rounds = []
     damaged = []
     without = 0

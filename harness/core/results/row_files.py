@@ -114,7 +114,7 @@ def row_paths(run: Path) -> tuple[list[Path], list[str]]:
 
     A writer numbers its file. Of two files with equal bytes, the one without a number is therefore the copy.
     """
-    by_size: dict[int, list[Path]] = {}
+    by_size = dict[int, list[Path]]()
     notices = []
     paths = (run / "rows").glob("[!.]*")
     for path in sorted(paths, key=lambda path: (number_of(path) == 0, _file_order(path))):

@@ -231,7 +231,7 @@ def machines(run: Path) -> tuple[dict[str, Machine], list[str]]:
 
     They come from `machines/`, or from `machine.json` if `machines/` holds none. A host has all GPUs of its files.
     """
-    hosts: dict[str, Machine] = {}
+    hosts = dict[str, Machine]()
     notices = []
     for path in sorted((run / "machines").glob("*.json")) or [run / MACHINE]:
         machine, damages = read_machine(path)

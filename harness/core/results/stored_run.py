@@ -36,7 +36,7 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Machine]) -> l
     One notice says how many cases each host measured. Further notices warn if different machines measured cases with
     the same settings, because such cases are compared with each other, and of hosts that no file describes.
     """
-    settings: dict[str, Counter[Setting]] = {}
+    settings = dict[str, Counter[Setting]]()
     for line in lines:
         if line.host is not None:
             settings.setdefault(line.host, Counter())[Setting.of(line)] += 1
@@ -138,7 +138,7 @@ def read_run_directory(path: Path) -> StoredRun:
 
 def _read_published(path: Path) -> tuple[list[CaseResult], list[str]]:
     """Read the lines of a run that kept only its tables, and a notice for each line that is left out."""
-    lines: dict[Case, CaseResult | None] = {}
+    lines = dict[Case, CaseResult | None]()
     skipped = SkippedLines()
     with usage_error_about(path):
         try:

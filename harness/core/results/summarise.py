@@ -206,7 +206,7 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
     for later, first, differ in trials.repeated:
         files = [accumulated.trial_files[place] for place in (first, later) if differ]
         yield accumulated.trial_cases[later], f"time, round {accumulated.trial_rounds[later]}", files
-    seen: dict[Any, tuple[Row, str]] = {}
+    seen = dict[Any, tuple[Row, str]]()
     for case, row, file in accumulated.others:
         once = row.status == "ok" and row.purpose in _ONCE
         if once or row.at is not None:
@@ -288,7 +288,7 @@ def _distances_to_ends(
     """
     if not statistics:
         return []
-    alike: dict[tuple[Any, ...], list[int]] = {}
+    alike = dict[tuple[Any, ...], list[int]]()
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
         alike.setdefault((frozenset(hosts.get(case, ())), cases[case].device, cases[case].threads), []).append(place)
     of_groups = ((of_group.spreads, of_group.numbers, of_group.time_s) for of_group in statistics)

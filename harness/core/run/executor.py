@@ -270,8 +270,7 @@ class Executor:
         when a layer is built or called: a sweep finds these. If a layer ends its process or hangs, all its further
         cases are refused.
         """
-        refusals: dict[Case, tuple[str, str]] = {}
-        of_layer: dict[tuple[str, str], list[Case]] = {}
+        refusals, of_layer = dict[Case, tuple[str, str]](), dict[tuple[str, str], list[Case]]()
         for case in cases:
             of_layer.setdefault((case.impl, case.env), []).append(case)
         for group in of_layer.values():

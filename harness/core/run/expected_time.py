@@ -94,8 +94,7 @@ def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, 
 
     The claims of a built-in layer tell how its FLOPs and operations grow.
     """
-    costs: dict[Case, CallCosts] = {}
-    alike: dict[Case, list[Case]] = {}
+    costs, alike = dict[Case, CallCosts](), dict[Case, list[Case]]()
     for case in cases:
         alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
     for of_setting in alike.values():

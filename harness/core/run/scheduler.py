@@ -76,7 +76,7 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     accumulated, notices = read_run(run)
     cases = [Case(*axes) for axes in accumulated.cases]
     timed = Trials(accumulated)
-    trials: dict[Case, list[Trial]] = {}
+    trials = dict[Case, list[Trial]]()
     for place in timed.places.tolist():
         trial = trial_of_record(timed.records[place].tolist())
         trials.setdefault(cases[accumulated.trial_cases[place]], []).append(trial)

@@ -109,7 +109,7 @@ class DescribedLayers:
         A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is. Raises
         UsageError for a value that no size along an own axis can have.
         """
-        distinct: dict[Case, None] = {}
+        distinct = dict[Case, None]()
         for case in cases:
             lacking = [name for name, impls in lacked.items() if case.impl in impls]
             case = replace(case, options=without(case.options, lacking))

@@ -162,8 +162,7 @@ def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> I
     Only those of quiet trials count if `suffice` says so. The half-width is infinite for one value, and for fewer
     than `least`.
     """
-    every: list[float] = []
-    of_quiet: list[float] = []
+    every, of_quiet = list[float](), list[float]()
     for number, (value, is_quiet) in enumerate(zip(values, quiet, strict=True), start=1):
         for ordered in (every, *([of_quiet] if is_quiet else [])):
             bisect.insort(ordered, value)

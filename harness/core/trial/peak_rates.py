@@ -95,7 +95,7 @@ def _warm_calls_s(call: _TimedCall, least: int, budget_s: float) -> list[float]:
     some budgets, which would leave no time for sizes that fill the GPU. So it does not count.
     """
     call()
-    seconds: list[float] = []
+    seconds = list[float]()
     spent_s = 0.0
     while len(seconds) < least or spent_s < budget_s:
         seconds.append(call())

@@ -86,7 +86,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
 
 def _gpu_states(seen: Answer) -> dict[str, Answer]:
     """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
-    states: dict[str, Answer] = {}
+    states = dict[str, Answer]()
     if torch.version.hip is not None:
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):

@@ -248,10 +248,9 @@ class Piece:
     def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
         """The values around the wanted one at which counts are known, and why an exact law is not known at it.
 
-        Counts may have steps: ⌈n/64⌉ blocks, ⌈log₂ n⌉ rounds or padding to a power of two, for example. Only a
-        determined exact law is known at other values than the measured ones, and at all between them with counts as
-        claimed. Where the law is known, the wanted value is returned, and no words. Of a time at sizes that double, the
-        words say which steps would not show.
+        Counts may have steps, such as ⌈n/64⌉ blocks or padding to a power of two. Only a determined exact law is known
+        at other values than the measured ones, and at all between them with counts as claimed. Where the law is known,
+        the wanted value is returned. Words then only say, of a time at sizes that double, which steps would not show.
         """
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"

@@ -11,6 +11,7 @@ from harness.core.model.errors import UsageError
 from harness.core.run.executor import Executor
 from harness.extras.problems.formats import format_of
 
+pytestmark = pytest.mark.usefixtures("look")
 FILES = Path(__file__).parent / "files"
 # A problem whose model has these lines of code.
 PROBLEM = """

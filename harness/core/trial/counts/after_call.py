@@ -230,7 +230,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     be kept elsewhere. It also does if calls keep unlike amounts of memory.
     """
     graph = []
-    replaced: set[type] = set()
+    replaced = set[type]()
 
     def note(saved: Any) -> Any:
         parts = tree_leaves(saved)

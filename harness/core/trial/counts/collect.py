@@ -333,7 +333,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: Callable[..., Answer]
     work = build(case, seed)
     changed = [*work.inputs, *work.varying]
     values = [tensor.detach().clone() for tensor in changed]
-    unknown: list[str] = []
+    unknown = list[str]()
     memory = _memory_of_calls(case, work, others, unknown)
     trace = partial(trace_call, work, memory.operations)
     seen = after_call.told(trace, "flops, ops, depth, min_bytes, backend_fallback", unknown)

@@ -44,7 +44,7 @@ _FILE = Path(__file__).with_name("operators.txt")
 @cache
 def operator_table(name: str) -> frozenset[str]:
     """The operators in one of the two tables, such as `aten::add`."""
-    operators: set[str] = set()
+    operators = set[str]()
     table = namespace = ""
     for line in _FILE.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -358,7 +358,7 @@ def watched_call(call: Callable[[], Any]) -> tuple[set[torch.dtype], set[str]]:
 
     Empty for a call that cannot be watched.
     """
-    dtypes: set[torch.dtype] = set()
+    dtypes = set[torch.dtype]()
     flops = Flops()
 
     def note(operation: Operation) -> None:

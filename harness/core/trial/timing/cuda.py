@@ -194,8 +194,7 @@ def _pair_s(device: TorchDevice) -> float:
 
     Only pairs count that were in the queue before the hold was over: others have waited for the host.
     """
-    held: list[float] = []
-    late: list[float] = []
+    held, late = list[float](), list[float]()
     for _ in range(_EMPTY_ROUNDS):
         if "flush" not in device.lacks:
             device.flush_l2()

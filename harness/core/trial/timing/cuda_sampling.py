@@ -148,7 +148,7 @@ class Sampling:
         """
         clock = self.clock
         hosts = []
-        rates: list[tuple[float, float]] = []
+        rates = list[tuple[float, float]]()
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
             if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
@@ -163,7 +163,7 @@ class Sampling:
 
     def rehearse(self) -> float:
         """Take a few untimed samples. Return the host's seconds to enqueue one."""
-        hosts: list[float] = []
+        hosts = list[float]()
         begin = self.clock()
         while len(hosts) < LEAST_WARMUP_CALLS or (len(hosts) < REHEARSALS and self.clock() - begin < LEAST_WARMUP_S):
             hosts.append(self._enqueuing_s())
@@ -308,7 +308,7 @@ class Sampling:
         again = 1 if "spin" in self.device.lacks else 0  # what holds the queue then uses the cache
         calls, begin = max(1, min(most, HOT_CALLS, int(budget_s / gpu_s))), self.clock()
         least = MIN_SAMPLES if gpu_s < budget_s else 1
-        samples: list[float] = []
+        samples = list[float]()
         misses = 0
         while misses < MISSES_ONCE_HELD and (len(samples) < least or self.clock() - begin < budget_s):
             self.call()  # it leaves a warm cache, and the spin does not use the cache
