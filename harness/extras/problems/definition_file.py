@@ -149,6 +149,7 @@ class Solution(OpenModel):
     """The parts of a solution that are read."""
 
     name: str = ""
+    definition: str = ""
     spec: Spec
     sources: list[Source]
 

@@ -75,4 +75,6 @@ class Definitions(Format):
                 elif not definition.init:
                     assumed.append(f"{name} = 1")
         place = f"; these are the sizes of workload 1 of {len(workloads)}" if len(workloads) > 1 else ""
+        if len(definition.outputs) > 1:
+            place += "; of its outputs, the first is compared"
         return f"{place}; assumed, as no workload says it: {', '.join(assumed)}" if assumed else place

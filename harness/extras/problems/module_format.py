@@ -16,8 +16,6 @@ from .translations import beside, module_tree, translated
 
 _PARTS = {"get_inputs", "get_init_inputs"}
 _SOLUTIONS = ("ModelNew", "Model", "forward_fn", "backward_fn", "custom_kernel")
-_IN_DIRECTORY = ("reference.py", "func_forward.py")
-_SUFFIXES = (".py", ".yaml")
 
 
 class Modules(Format):
@@ -27,10 +25,10 @@ class Modules(Format):
 
     def file_at(self, path: Path) -> Path | None:
         """The module itself, or that of a directory."""
-        inside = (path / name for name in _IN_DIRECTORY)
+        inside = (path / name for name in ("reference.py", "func_forward.py"))
         file = next(filter(Path.is_file, inside), path)
         place, part = place_of(file)
-        if place.suffix not in _SUFFIXES or not place.is_file() or (part and not translated(file).template):
+        if place.suffix not in (".py", ".yaml") or not place.is_file() or (part and not translated(file).template):
             return None
         return file if names_in(module_tree(file)) >= _PARTS else None
 

@@ -5,8 +5,9 @@ lies beside a file, such as sizes and declared formulas, is read here too.
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +49,28 @@ def module_tree(path: Path) -> ast.Module:
 
 def _rendered(translation: Translation, file: Path, part: str) -> ast.Module:
     """The module that the template makes. Raises TemplateError or SyntaxError for values that do not fit."""
+    template = _templates().get_template(translation.template)
+    return ast.parse(template.render(file=str(file.absolute()), part=part, **translation.values))
+
+
+@cache
+def _templates() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("harness.extras.problems")
-    templates = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = templates.get_template(translation.template)
-    return ast.parse(template.render(file=str(file.absolute()), part=part, **translation.values))
+    return Environment(
+        loader=PackageLoader("harness.extras.problems"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
 
 
 def parsed(path: Path) -> ast.Module:
     """The syntax tree of a file. Raises UsageError if it cannot be read, or is not Python."""
     try:
         return ast.parse(read_bytes(path), str(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise UsageError(f"{path} is not Python: {error}") from error
+    except Exception as error:  # also of memory or recursion: the file may hold anything
+        raise UsageError(f"{path} cannot be read as Python: {error}") from error
 
 
 def translated(path: Path) -> Translation:
@@ -72,8 +79,6 @@ def translated(path: Path) -> Translation:
     try:
         translations = (reader(file, part) for reader in _READERS)
         return next(filter(None, translations), Translation())
-    except KeyError as error:
-        raise UsageError(f"{file}: it or a file beside it has no {error}") from error
     except UsageError:
         raise
     except Exception as error:  # of any kind: the files may hold anything
@@ -154,7 +159,7 @@ def _of_settings(file: Path, part: str) -> Translation | None:
     return None
 
 
-_READERS: tuple[Callable[[Path, str], Translation | None], ...] = (
+_READERS = (
     _of_directory,
     _of_groups,
     _of_parts,

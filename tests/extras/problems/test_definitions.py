@@ -1,5 +1,6 @@
 """Definitions of FlashInfer Trace as layers: small ones of our own."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,17 @@ def config(*overrides: str) -> Any:
 def test_sizes_and_numbers_are_those_of_a_workload_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     axes = config(f"impl={FILES / 'ragged.json'}").axes
     assert (axes["seq_len"], axes["batch_size"], axes["dtype"]) == ((6,), (2,), ("bfloat16",))
-    said = "batch_size = 2, seq_len is its total_q = 6; layer.total_kv = 10"
+    said = "batch_size = 2, seq_len is its total_q = 6; layer.total_kv = 10; of its outputs, the first is compared"
     assert capsys.readouterr().err == f"harness: {FILES / 'ragged.json'}: {said}\n"
     config(f"impl={FILES / 'product.json'}", "layer.M=4,8")
     assert capsys.readouterr().err.endswith(": layer.M = 16; assumed, as no workload says it: sizes of 16\n")
+
+
+def test_a_solution_of_another_definition_is_unsupported(runner: Executor, tmp_path: Path) -> None:
+    solution = json.loads((FILES / "product_solution.json").read_text()) | {"definition": "sum"}
+    (tmp_path / "s.json").write_text(json.dumps(solution))
+    outcome = answer(runner, "verify", f"{name('product')}+{tmp_path / 's.json'}")
+    assert (outcome.status, outcome.reason) == ("unsupported", "it is a solution of another definition, 'sum'")
 
 
 def test_a_definition_is_measured_beside_its_solutions() -> None:

@@ -176,7 +176,7 @@ def test_a_package_that_is_absent_is_named(runner: Executor) -> None:
         ("SHAPE_CONFIGS = {", "SHAPE_CONFIGS = dict() or {", "correct it or the files beside it: malformed node"),
         ("=STACKS", "={}", "correct it or the files beside it: not enough values to unpack"),
         ("SHAPE_CONFIGS", "SHAPES", "correct it or the files beside it: malformed node"),
-        ('name="squared"', 'func_name="squared"', "it or a file beside it has no 'name'"),
+        ('name="squared"', 'func_name="squared"', "correct it or the files beside it: 'name'"),
     ],
 )
 def test_a_registry_that_cannot_be_read_is_an_error(old: str, new: str, said: str, registry: Path) -> None:

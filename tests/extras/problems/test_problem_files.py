@@ -251,7 +251,7 @@ def test_points_are_not_cut_down_to_the_sizes_of_the_file() -> None:
             ["problem=no_problem.py"],
             "a problem has the functions get_inputs and get_init_inputs, and this file has Model",
         ),
-        (["problem=block.py", "impl=test.py"], "test.py cannot be read: No such file or directory"),
+        (["problem=block.py", "impl=test.py"], "test.py cannot be read as Python: .Errno 2. No such file"),
         (["problem=block.py", "layer.widht=4"], "the problem has no integer 'widht'"),
         (["impl=block.py,recurrent.py"], "have different sizes: measure each by itself"),
     ],

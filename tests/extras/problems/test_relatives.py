@@ -79,9 +79,13 @@ def test_a_solution_of_a_directory_is_verified_against_its_reference(runner: Exe
         ("shapes.py", "SHAPES = [{'T': 'long'}]", "SHAPES: 1: T is the text 'long', not a valid integer"),
         ("shapes.py", "SHAPES = [{'T': True}]", "SHAPES: 1: T is true, not a valid integer"),
         ("shapes.py", "SHAPES = [{'T': 0}]", "SHAPES: 1: T is 0, not greater than 0"),
-        ("shapes.py", "SHAPES = made()", "correct it or the files beside it: malformed node or string on line 1"),
-        ("shapes.py", "T = 4", "a file beside it has no 'SHAPES'"),
-        ("shapes.py", "SHAPES = [", "shapes.py is not Python"),
+        (
+            "shapes.py",
+            "SHAPES = made()",
+            "correct it or the files beside it: malformed node or string on line 1",
+        ),
+        ("shapes.py", "T = 4", "correct it or the files beside it: 'SHAPES'"),
+        ("shapes.py", "SHAPES = [", "shapes.py cannot be read as Python"),
         ("problem.yaml", "- flops_formula", "it is a list, not a valid dictionary"),
         (
             "problem.yaml",

@@ -241,7 +241,9 @@ def test_a_workload_counts_at_its_own_sizes(tmp_path: Path, capsys: pytest.Captu
         sizes = {name: size for name, size in sizes.items() if name != "len_indptr"}
         assert problem.inputs_at(sizes)[-1] == scale
     compose([f"impl={file}"], for_sweep=True)
-    assert capsys.readouterr().err.endswith("; these are the sizes of workload 1 of 2\n")
+    assert capsys.readouterr().err.endswith(
+        "; these are the sizes of workload 1 of 2; of its outputs, the first is compared\n"
+    )
 
 
 @pytest.mark.parametrize(

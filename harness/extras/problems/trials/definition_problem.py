@@ -93,7 +93,10 @@ class DefinitionProblem(Problem):
         return [self._input(name, every, arguments.get(name, usual), made) for name in definition.inputs]
 
     def refusal(self, case: Case) -> str | None:
-        """Why the case cannot run: a definition has one dtype, and no backward pass."""
+        """Why the case cannot run: a definition has one dtype and no backward pass, and its solutions name it."""
+        solved = self.solution and read_solution(Path(self.solution)).definition
+        if solved and solved != self.definition.name:
+            return f"it is a solution of another definition, '{solved}'"
         if case.mode != "forward":
             return "a definition has no backward pass: give mode=forward"
         return None if case.dtype == self.definition.dtype else f"it is defined in {self.definition.dtype}"

@@ -159,7 +159,7 @@ def _on_cpu(problem: Problem, sizes: Sizes) -> Probe:
     try:
         return probed(problem, sizes, "cpu")
     except Exception as error:
-        raise UsageError(f"{problem.file} fails at its own sizes: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{problem.source} fails at its own sizes: {type(error).__name__}: {error}") from error
 
 
 def _own_shapes(probe: Probe, sizes: Sizes, reason: str) -> Shapes:
