@@ -208,9 +208,9 @@ _PROBLEMS = ROOT / "harness" / "extras" / "problems"
 _RINGS = {"core": ("core", "cli"), "study": ("study",), "extras": ("extras",)}
 # For each ring, the aim and the limit: modules, lines of code, tokens, nested expressions per 1,000 lines, vague names.
 _OF_RINGS = {
-    "core": ((55, 79), (8_500, 13_190), (75_000, 137_120), (60, 109), (60, 124)),
+    "core": ((55, 79), (8_500, 13_190), (75_000, 137_110), (60, 109), (60, 116)),
     "study": ((28, 41), (4_300, 6_750), (38_000, 83_300), (60, 184), (40, 185)),
-    "extras": ((35, 40), (5_700, 7_555), (50_000, 80_700), (60, 120), (50,)),
+    "extras": ((35, 40), (5_700, 7_555), (50_000, 80_600), (60, 117), (50,)),
 }
 
 
@@ -218,14 +218,14 @@ def figures() -> list[Figure]:
     """All figures of this checkout."""
     harness = Code.read("harness")
     all_figures = [
-        *harness.figures((118, 160), (163_000, 301_100)),
+        *harness.figures((118, 160), (163_000, 301_000)),
         Figure("harness: tokens a line of code", harness.tokens / harness.lines, 9, 11),
         Figure("harness: import lines, % of code", 100 * harness.imports / harness.lines, 6, 9.3),
     ]
     for ring, limits in _OF_RINGS.items():
         all_figures += Code.of_ring(harness, ring).ring_figures(limits)
     problems = Code("harness, problems", [Module.read(path) for path in sorted(_PROBLEMS.rglob("*.py"))])
-    all_figures += problems.ring_figures(((16,), (1_600,), (14_000,), (60, 175), (30,)))
+    all_figures += problems.ring_figures(((16,), (1_600,), (14_000,), (60, 108), (30,)))
     impls = Code.read("impls")
     all_figures += [
         *impls.figures((40, 42), (None, None)),
