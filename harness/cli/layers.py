@@ -246,9 +246,9 @@ def verification_lines(result: VerificationResult) -> Iterator[str]:
     for case, outcome in result:
         status = outcome["status"]
         if status == "ok":
-            verified = Case(**outcome["verified"])
+            verified = Case(**case.as_dict() | outcome["verified"])
             # The layer may refuse the sizes of the case.
-            if verified.as_dict() != case.as_dict():
+            if verified != case:
                 status = f"ok as {str(verified).partition(' ')[2]}"
             errors = [f"{name} {error:.1e} of {tolerance:.1e}" for name, error, tolerance in _errors(outcome)]
             detail = f"{', '.join(errors) or 'no error known'}, against {outcome['against']}"

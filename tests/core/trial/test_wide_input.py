@@ -7,6 +7,7 @@ import torch
 
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 from harness.core.trial.counts.collect import collect_metrics
 from harness.core.trial.layer_protocol import input_width
 from harness.core.trial.result_checks import WrongResult
@@ -58,8 +59,8 @@ def test_the_gradient_is_of_the_output_and_the_inputs_gradient_as_wide_as_the_in
     assert work.x.grad.shape == (B, N, 2 * D)
 
 
-def test_its_facts_are_of_the_whole_input() -> None:
-    facts = collect_metrics(case_of("Weighted", mode="train"), seed=0)
+def test_its_facts_are_of_the_whole_input(runner: Executor) -> None:
+    facts = runner.run("facts", case_of("Weighted", mode="train")).values
     of_output = 4 * B * N * D
     assert facts["facts_unknown"] == []
     assert facts["weights_bytes"] == 0
