@@ -37,6 +37,13 @@ VERIFIED = [
 ]
 
 
+def test_a_case_that_is_verified_at_another_size_says_so() -> None:
+    first, *_ = verification_lines([(at(), {**OK, "verified": {"seq_len": 8}})])
+    assert ": ok as n=8 " in first
+    first, *_ = verification_lines([(at(), OK)])
+    assert first.endswith(": ok")
+
+
 def test_first_tokens_alone_are_told_with_what_to_do() -> None:
     sizes = (1024, 2048)
     alone = [replace(LINE, accuracy_by=f"first {n} tokens, slow_sum", seq_len=2 * n) for n in sizes]
