@@ -229,7 +229,7 @@ _CONTENTS: dict[type, Any] = {
     torch._C.ScriptList: list,
     torch._C.ScriptDict: lambda script: script.items(),
     ndarray: lambda array: [array.base, array.dtype.hasobject and array.tolist()],
-    weakref.ref: lambda reference: [reference()],
+    weakref.ref: lambda reference: [isinstance(reference(), type) or reference()],  # caches refer to classes so
     ContextVar: lambda variable: [*gc.get_referents(variable), variable.get(None)],
     object: gc.get_referents,
 }

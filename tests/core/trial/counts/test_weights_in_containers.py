@@ -2,10 +2,11 @@
 
 import weakref
 from collections import UserDict, UserList, deque
+from collections.abc import Sized
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.device import things_in
 
 N, D, FLOAT = 16, 8, 4
 # The product's matrix, and a table of 100 rows.
@@ -175,3 +177,18 @@ def test_weights_count_in_any_container_and_in_arrays(layer: type, besides: int)
 
 def test_what_calls_keep_in_a_container_of_scripts_counts() -> None:
     assert facts(EveryOutputInAScriptList)["kept_bytes"] == N * D * FLOAT
+
+
+def test_another_class_in_the_cache_of_an_abstract_one_is_no_part_of_the_layer() -> None:
+    class Other(torch.nn.Module, Sized):
+        table = torch.zeros(64)
+
+        def __len__(self) -> int:
+            return 1
+
+    class Layer(torch.nn.Module, Sized):
+        def __len__(self) -> int:
+            return 1
+
+    assert isinstance(Other(), Sized)
+    assert not any(thing is Other.table for thing in things_in(Layer(), ModuleType))
